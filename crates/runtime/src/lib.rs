@@ -1,0 +1,19 @@
+//! What every process is: time, chance, tasks, readiness, settings, telemetry and a listener, and no noun of ours.
+//!
+//! ```text
+//!   config ──▶ the process ──▶ serve ──▶ connections
+//!                  │
+//!     clock, random, backoff        (the only doors to time and chance)
+//!                  │
+//!     shutdown ◀───┴───▶ ready, telemetry ──▶ admin
+//! ```
+
+pub mod admin;
+pub mod backoff;
+pub mod clock;
+pub mod config;
+pub mod random;
+pub mod ready;
+pub mod serve;
+pub mod shutdown;
+pub mod telemetry;

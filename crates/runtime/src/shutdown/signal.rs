@@ -1,0 +1,106 @@
+//! The life of a process after it is built: until a signal or a failure, then the drain, and a second signal
+//! cuts it short.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Drained, Tasks};
+
+/// Why and how a process ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    pub cause: Cause,
+    pub drained: Drained,
+    /// A second signal came before the drain was over.
+    pub is_forced: bool,
+    /// The first failure of a task, be it the cause or one that came while draining.
+    pub failure: Option<String>,
+}
+
+/// What made the process stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    Signal(Signal),
+    /// The name and the reason of the task that failed.
+    Failed(String),
+}
+
+/// A signal that asks the process to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    Interrupt,
+    Terminate,
+}
+
+/// Runs the process until SIGINT, SIGTERM or the failure of a task, then drains it.
+///
+/// The error is that the operating system would not let us listen for signals; nothing has been stopped then.
+pub async fn run_until_signal(tasks: &Tasks, deadline: Duration) -> io::Result<Ended> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let next = async || {
+        tokio::select! {
+            _ = interrupt.recv() => Signal::Interrupt,
+            _ = terminate.recv() => Signal::Terminate,
+        }
+    };
+    Ok(run_until(tasks, deadline, next).await)
+}
+
+/// The same with any source of signals.
+pub async fn run_until(
+    tasks: &Tasks,
+    deadline: Duration,
+    mut next_signal: impl AsyncFnMut() -> Signal,
+) -> Ended {
+    let cause = tokio::select! {
+        signal = next_signal() => Cause::Signal(signal),
+        reason = tasks.failed() => Cause::Failed(reason),
+    };
+    tracing::info!(%cause, deadline = ?deadline, "stopping");
+
+    let finished = tokio::select! {
+        drained = tasks.stop(deadline) => Some(drained),
+        again = next_signal() => {
+            tracing::warn!(signal = %again, "a second signal: not waiting any longer");
+            None
+        }
+    };
+    let is_forced = finished.is_none();
+    let drained = match finished {
+        Some(drained) => drained,
+        None => tasks.abort().await,
+    };
+    if !drained.is_clean() {
+        tracing::warn!(tasks = ?drained.aborted, "tasks were aborted");
+    }
+    Ended { cause, drained, is_forced, failure: tasks.failure() }
+}
+
+impl Ended {
+    /// Whether it was asked for, every task ended by itself and none failed: what the exit code should say.
+    pub fn is_clean(&self) -> bool {
+        self.failure.is_none() && self.drained.is_clean()
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Signal(signal) => write!(f, "{signal}"),
+            Self::Failed(reason) => write!(f, "{reason}"),
+        }
+    }
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Interrupt => "SIGINT",
+            Self::Terminate => "SIGTERM",
+        })
+    }
+}
