@@ -1,0 +1,21 @@
+//! `cargo xtask chaos`: the long fault runs, which say by how they end whether everything held.
+
+use anyhow::Result;
+
+use crate::example::{self, Asked, Example};
+use crate::part::Part;
+use crate::stop::Stop;
+use crate::workspace::Workspace;
+
+static RUNS: [Example; 1] = [Example {
+    name: "store",
+    about: "many writers, a tailing reader and faults on both databases: no change is ever missed",
+    package: "store",
+    target: "chaos_store",
+    parts: &[Part::Postgres],
+}];
+
+pub(crate) fn run(asked: &Asked, stop: &Stop) -> Result<()> {
+    let Some(chosen) = example::choose(&RUNS, asked)? else { return Ok(()) };
+    chosen.run(&Workspace::load()?, &asked.args, stop)?.ensure_well(&format!("chaos `{}`", chosen.name))
+}

@@ -1,0 +1,127 @@
+//! The real things that tests talk to, each started for one run and gone after it.
+
+use std::sync::mpsc::RecvTimeoutError;
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+
+use crate::command::{lines_of, show};
+use crate::keeper::{Keeper, PAUSE};
+use crate::postgres;
+use crate::stop::Stop;
+
+/// Every part there is. To add one: a variant, and a module with `ensure_installed` and `keep`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Part {
+    Postgres,
+}
+
+/// A part that runs until this is dropped.
+pub(crate) struct Running {
+    /// How tests find it.
+    env: Vec<(String, String)>,
+    _keeper: Keeper,
+}
+
+/// What a part's keeper says once the part answers; it is how the part's own process reaches xtask.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) enum Said {
+    Env(String, String),
+    /// For the person who watches.
+    Note(String),
+    Ready,
+}
+
+impl Part {
+    pub(crate) fn id(self) -> &'static str {
+        match self {
+            Self::Postgres => "postgres",
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Postgres => "PostgreSQL",
+        }
+    }
+
+    /// Installs the part if it is missing and waits until it answers. A part that cannot be had is an
+    /// error: a test that is skipped proves nothing.
+    pub(crate) fn start(self, stop: &Stop) -> Result<Running> {
+        stop.check()?;
+        match self {
+            Self::Postgres => postgres::ensure_installed()?,
+        }
+        let (keeper, stdout) = Keeper::of_part(self)?;
+        let lines = lines_of(stdout);
+        let mut env = Vec::new();
+        loop {
+            stop.check()?;
+            let line = match lines.recv_timeout(PAUSE) {
+                Ok(line) => line,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => bail!("{} did not start", self.name()),
+            };
+            match Said::parse(&line).with_context(|| format!("understand {line:?}"))? {
+                Said::Env(key, value) => env.push((key, value)),
+                Said::Note(text) => show(&text),
+                Said::Ready => return Ok(Running { env, _keeper: keeper }),
+            }
+        }
+    }
+
+    /// In the keeper's process: runs the part until asked to stop.
+    pub(crate) fn keep(self, stop: &Stop) -> Result<()> {
+        match self {
+            Self::Postgres => postgres::keep(stop),
+        }
+    }
+}
+
+/// Starts parts in order; if one fails, those before it are stopped.
+pub(crate) fn start_all(parts: &[Part], stop: &Stop) -> Result<Vec<Running>> {
+    parts.iter().map(|part| part.start(stop)).collect()
+}
+
+/// What tests need to know of all running parts.
+pub(crate) fn env_of(running: &[Running]) -> impl Iterator<Item = &(String, String)> {
+    running.iter().flat_map(|running| &running.env)
+}
+
+impl Said {
+    pub(crate) fn say(&self) {
+        match self {
+            Self::Env(key, value) => show(&format!("env {key}={value}")),
+            Self::Note(text) => show(&format!("note {text}")),
+            Self::Ready => show("ready"),
+        }
+    }
+
+    fn parse(line: &str) -> Option<Self> {
+        if line == "ready" {
+            return Some(Self::Ready);
+        }
+        if let Some(text) = line.strip_prefix("note ") {
+            return Some(Self::Note(text.to_owned()));
+        }
+        let (key, value) = line.strip_prefix("env ")?.split_once('=')?;
+        Some(Self::Env(key.to_owned(), value.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Said;
+
+    #[test]
+    fn a_keeper_hands_over_values_that_contain_equal_signs() {
+        let said = Said::parse("env URL=host=127.0.0.1 port=5");
+        assert_eq!(said, Some(Said::Env("URL".into(), "host=127.0.0.1 port=5".into())));
+    }
+
+    #[test]
+    fn what_a_keeper_may_not_say_is_no_message() {
+        assert_eq!(Said::parse("env URL"), None);
+        assert_eq!(Said::parse("hello"), None);
+    }
+}
