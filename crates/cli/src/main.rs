@@ -1,0 +1,45 @@
+//! The one binary: a role per subcommand, composed from the crates below.
+
+mod dev;
+mod version;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Runs applications in many regions from one place.
+///
+/// A team declares a deployment once; krane keeps it running in every region, carries the traffic to it
+/// and says what really runs.
+#[derive(Parser)]
+#[command(
+    name = "krane",
+    version,
+    after_help = "Example:\n  krane dev\n\nRead on: docs/ and ARCHITECTURE.md"
+)]
+struct Krane {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run everything there is, here, and stop it with Ctrl-C
+    Dev(dev::Dev),
+    /// Print the version
+    Version,
+}
+
+fn main() -> ExitCode {
+    let done = match Krane::parse().command {
+        Command::Dev(dev) => dev.run(),
+        Command::Version => version::print(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The bell between processes: NOTIFY after commits, many as one, and LISTEN for the others'.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI32, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::{TryStreamExt, stream};
+use runtime::clock::Clock;
+use tokio::sync::{Notify, watch};
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
+
+use super::translate;
+use crate::{
+    Result,
+    backend::{POLL, Surroundings, Wake},
+};
+
+/// After a ring the bell rests, so that a busy process rings hundreds of times a second, not thousands.
+const REST: Duration = Duration::from_millis(2);
+
+/// How long to wait before a lost connection is made again; the tail's poll covers the gap.
+const RETRY: Duration = Duration::from_secs(1);
+
+pub(crate) struct Bell {
+    /// Tells this process's listeners of its own commits.
+    ours: watch::Sender<()>,
+    /// Tells them of other processes'.
+    theirs: watch::Receiver<()>,
+    /// Keeps one permit, which is all the coalescing there is.
+    pull: Arc<Notify>,
+    clock: Clock,
+}
+
+impl Bell {
+    /// Keeps a connection that rings for our commits and hears other processes'.
+    pub(crate) fn hang(server: Config, surroundings: &Surroundings) -> Self {
+        let pull = Arc::<Notify>::default();
+        let (heard, theirs) = watch::channel(());
+        let Surroundings { clock, tasks, .. } = surroundings.clone();
+        let attendant = Attendant { server, pull: pull.clone(), heard, clock: clock.clone() };
+        let token = tasks.token();
+        tasks.spawn("bell", async move {
+            // It ends with the process's tasks, or with the store that rings it.
+            let _stopped = token.run_until_cancelled(attendant.attend()).await;
+        });
+        Self { ours: watch::Sender::new(()), theirs, pull, clock }
+    }
+
+    /// Never part of the transaction: a NOTIFY inside would queue all commits behind one global lock.
+    pub(crate) fn ring(&self) {
+        self.ours.send_replace(());
+        self.pull.notify_one();
+    }
+
+    pub(crate) fn listen(&self) -> Ear {
+        Ear { ours: self.ours.subscribe(), theirs: self.theirs.clone(), clock: self.clock.clone() }
+    }
+}
+
+pub(crate) struct Ear {
+    ours: watch::Receiver<()>,
+    theirs: watch::Receiver<()>,
+    clock: Clock,
+}
+
+impl Ear {
+    pub(crate) async fn wake(&mut self) -> Wake {
+        tokio::select! {
+            biased;
+            Ok(()) = self.ours.changed() => Wake::Commit,
+            Ok(()) = self.theirs.changed() => Wake::Notify,
+            () = self.clock.sleep(POLL) => Wake::Poll,
+        }
+    }
+}
+
+/// Whoever stands at the bell's connection.
+struct Attendant {
+    server: Config,
+    pull: Arc<Notify>,
+    heard: watch::Sender<()>,
+    clock: Clock,
+}
+
+impl Attendant {
+    async fn attend(self) {
+        while !self.heard.is_closed() {
+            if let Err(error) = self.serve().await {
+                tracing::warn!(%error, "the bell's connection was lost; other processes are polled meanwhile");
+            }
+            self.clock.sleep(RETRY).await;
+        }
+    }
+
+    async fn serve(&self) -> Result<()> {
+        let (client, mut connection) = self.server.connect(NoTls).await.map_err(translate)?;
+        let own = AtomicI32::new(0);
+        let listen = async {
+            let mut messages = stream::poll_fn(|context| connection.poll_message(context));
+            while let Some(message) = messages.try_next().await.map_err(translate)? {
+                // Our own ring is old news: the process was told when it committed.
+                if let AsyncMessage::Notification(ring) = message
+                    && ring.process_id() != own.load(Ordering::Relaxed)
+                {
+                    self.heard.send_replace(());
+                }
+            }
+            Ok(())
+        };
+        // The connection moves only while `listen` is polled, so the two run side by side.
+        tokio::select! {
+            done = listen => done,
+            done = self.ring(&client, &own) => done,
+            () = self.heard.closed() => Ok(()),
+        }
+    }
+
+    async fn ring(&self, client: &Client, own: &AtomicI32) -> Result<()> {
+        let row = client.query_one("SELECT pg_backend_pid()", &[]).await.map_err(translate)?;
+        own.store(row.get(0), Ordering::Relaxed);
+        // A NOTIFY takes a transaction id, so its commit would wait for the disk like any other.
+        client.batch_execute("SET synchronous_commit TO off; LISTEN krane").await.map_err(translate)?;
+        // Whatever was committed before we listened was not heard.
+        self.heard.send_replace(());
+        loop {
+            self.pull.notified().await;
+            client.batch_execute("NOTIFY krane").await.map_err(translate)?;
+            self.clock.sleep(REST).await;
+        }
+    }
+}

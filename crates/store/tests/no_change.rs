@@ -1,0 +1,12 @@
+//! `no_change_is_skipped`, on SQLite.
+
+#[path = "support/support.rs"]
+mod support;
+
+use support::{database::Database, history, trial};
+
+fn main() -> std::process::ExitCode {
+    trial::main("no_change_is_skipped_on_sqlite", async |scale| {
+        history::no_change_is_skipped(&Database::sqlite(), scale).await
+    })
+}

@@ -1,0 +1,1 @@
+//! What both databases promise alike.
