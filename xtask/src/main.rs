@@ -60,7 +60,7 @@ enum Command {
         seconds: u64,
     },
     /// Run one benchmark and hold it to its goals; without a name, list them.
-    #[command(after_help = "Example: cargo xtask bench commits -- --writers 8")]
+    #[command(after_help = "Example: cargo xtask bench commits -- --seconds 3")]
     Bench(example::Asked),
     /// Run one long fault run; without a name, list them.
     #[command(after_help = "Example: cargo xtask chaos store -- --transactions 1000000")]

@@ -1,10 +1,10 @@
 //! `krane dev`: everything there is, composed in one process, with its state in one directory.
 
 use std::{
-    fs::DirBuilder,
+    fs::{DirBuilder, Permissions},
     io::Write as _,
     net::SocketAddr,
-    os::unix::fs::DirBuilderExt as _,
+    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -55,14 +55,23 @@ impl Dev {
 
         let build = Build { role: "dev", version: env!("CARGO_PKG_VERSION"), revision: "unknown" };
         let (_effective, effective_config) = watch::channel(self.effective());
+        let draining = readiness.clone();
         let admin = Admin { readiness, metrics: Metrics::new(build), effective_config, tasks: tasks.clone() };
         let admin = admin.bind(self.admin).await.context("--admin")?;
         self.greet(&store, &tail, admin.address()).await?;
 
-        let serving = tasks.clone();
-        tasks.spawn("admin", async move { admin.run(&serving).await });
+        // Its own tasks: health must say that the rest is draining while it is.
+        let admin_tasks = Tasks::new();
+        let serving = admin_tasks.clone();
+        admin_tasks.spawn("admin", async move { admin.run(&serving).await });
+        let stopping = tasks.token();
+        admin_tasks.spawn("draining", async move {
+            stopping.cancelled().await;
+            draining.draining();
+        });
         let ended = shutdown::run_until_signal(&tasks, DRAIN).await.context("cannot wait for signals")?;
         component.retire();
+        admin_tasks.stop(DRAIN).await;
         anyhow::ensure!(ended.is_clean(), "it did not end well: {ended:?}");
         Ok(())
     }
@@ -96,5 +105,8 @@ impl Dev {
 /// The directory will hold keys and tokens: nobody else may look into it.
 fn make_private(directory: &Path) -> anyhow::Result<()> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-    made.with_context(|| format!("cannot make {}", directory.display()))
+    made.with_context(|| format!("cannot make {}", directory.display()))?;
+    // It may have been there before, open to others.
+    let closed = std::fs::set_permissions(directory, Permissions::from_mode(0o700));
+    closed.with_context(|| format!("cannot close {} to others", directory.display()))
 }

@@ -7,6 +7,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// Many small allocations on many threads: measured, glibc's own costs a third of the store's throughput.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Runs applications in many regions from one place.
 ///
 /// A team declares a deployment once; krane keeps it running in every region, carries the traffic to it

@@ -135,15 +135,22 @@ impl Backend {
 
     /// Runs one query outside any write; it sees one snapshot of what is committed.
     pub(crate) async fn read(&self, sql: &'static str, params: Vec<Value>) -> Result<Vec<Row>> {
-        let mut replies = self.snapshot(&[Statement { sql, params }]).await?;
-        replies.pop().ok_or_else(|| Error::broken("a query without an answer"))
+        let query = Statement { sql, params };
+        match self {
+            Self::Sqlite(database) => database.read(&query),
+            Self::Postgres(database) => database.read(&query).await,
+        }
     }
 
-    /// Runs several queries that all see the same snapshot of what is committed.
-    pub(crate) async fn snapshot(&self, queries: &[Statement]) -> Result<Vec<Vec<Row>>> {
+    /// Runs a query, and then those that its answer calls for; all see the same snapshot.
+    pub(crate) async fn snapshot(
+        &self,
+        first: Statement,
+        then: impl FnOnce(&[Row]) -> Result<Vec<Statement>>,
+    ) -> Result<(Vec<Row>, Vec<Vec<Row>>)> {
         match self {
-            Self::Sqlite(database) => database.snapshot(queries),
-            Self::Postgres(database) => database.snapshot(queries).await,
+            Self::Sqlite(database) => database.snapshot(&first, then),
+            Self::Postgres(database) => database.snapshot(first, then).await,
         }
     }
 

@@ -20,10 +20,11 @@ const TICK: &str = "UPDATE clock SET version = version + $1 RETURNING version";
 
 pub(crate) const POSITION: &str = "SELECT history, version, floor, since FROM clock";
 
-/// Made once, with the store; two processes that both find none agree on one.
+/// Made once, with the store; two processes that both find none agree on one. It starts at 1, for 0 is the
+/// cursor of a reader that holds nothing.
 const CREATE: &str = "
   INSERT INTO clock (id, version, floor, history, since, history_at, foundation, served_at)
-  VALUES (1, 0, 0, $1, 0, store_now(), $2, 0) ON CONFLICT (id) DO NOTHING";
+  VALUES (1, 1, 1, $1, 1, store_now(), $2, 0) ON CONFLICT (id) DO NOTHING";
 
 /// A jump of 2^32: a reader that knows no histories must never resume inside reused numbers.
 const BEGIN_HISTORY: &str = "

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt::Write as _,
     sync::{Arc, LazyLock, PoisonError, RwLock},
 };
 
@@ -195,30 +196,59 @@ pub(crate) fn version_and_gone(cells: &mut Cells<'_>) -> Result<(Version, bool)>
     Ok((Version::new(cells.take()?), cells.take()?))
 }
 
-/// Everything after the cursor's version, in version order and from one snapshot.
+/// Everything after the cursor, in version order and from one snapshot; everything there is, if it cannot
+/// resume.
 ///
-/// The clock's row is part of that snapshot: the picture's position promises just what was read.
-/// If the cursor does not resume, the picture is marked `is_init` and, but for a cursor of 0, empty.
+/// The clock's row is read first and in that same snapshot: the picture's position promises just what was
+/// read. With it come the streams that have anything new, so that the others cost no query.
 pub(crate) async fn read(backend: &Backend, cursor: Cursor) -> Result<Picture<Topic, State>> {
     let after = Value::Int(i64::try_from(cursor.version.get()).unwrap_or(i64::MAX));
-    let mut queries = vec![Statement { sql: clock::POSITION, params: vec![] }];
-    for stream in &*STREAMS {
-        queries.extend(stream.queries.iter().map(|sql| Statement { sql, params: vec![after.clone()] }));
-    }
-    let replies = backend.snapshot(&queries).await?;
-    let (clock, mut replies) = replies.split_first().ok_or_else(|| crate::Error::broken("no answers"))?;
-    let position = clock::position(clock)?;
-    let is_init = !position.resumes(cursor);
+    let look = Statement { sql: &LOOK, params: vec![after.clone()] };
+    let mut asked = Vec::new();
+    let (seen, replies) = backend
+        .snapshot(look, |seen| {
+            let resumes = clock::position(seen)?.resumes(cursor);
+            asked = if resumes { changed(seen)? } else { STREAMS.iter().collect() };
+            let after = if resumes { after } else { Value::Int(0) };
+            let queries = asked.iter().flat_map(|stream| &stream.queries);
+            Ok(queries.map(|sql| Statement { sql, params: vec![after.clone()] }).collect())
+        })
+        .await?;
+    let position = clock::position(&seen)?;
     let mut items = Vec::new();
-    if !is_init || cursor.version == Version::ZERO {
-        for stream in &*STREAMS {
-            let (own, rest) = replies.split_at(stream.queries.len());
-            items.extend((stream.decode)(own)?);
-            replies = rest;
-        }
+    let mut replies = replies.as_slice();
+    for stream in asked {
+        let (own, rest) = replies.split_at(stream.queries.len());
+        items.extend((stream.decode)(own)?);
+        replies = rest;
     }
     items.sort_unstable_by_key(|item| item.version);
-    Ok(Picture { is_init, items: items.into_iter().map(Arc::new).collect(), position })
+    let items = items.into_iter().map(Arc::new).collect();
+    Ok(Picture { is_init: !position.resumes(cursor), items, position })
+}
+
+/// The clock's row, and of each stream whether it has anything after `$1`.
+static LOOK: LazyLock<String> = LazyLock::new(|| {
+    let mut sql = String::from("SELECT history, version, floor, since");
+    for stream in &*STREAMS {
+        let (table, version) = (stream.table.columns.table, stream.version());
+        write!(sql, ", EXISTS (SELECT 1 FROM {table} WHERE {version} > $1)").expect("a string takes all");
+    }
+    sql + " FROM clock"
+});
+
+/// The streams that [`LOOK`] saw something of.
+fn changed(seen: &[Row]) -> Result<Vec<&'static Stream>> {
+    let row = seen.first().ok_or_else(|| crate::Error::broken("the store has no clock"))?;
+    let mut cells = row.cells();
+    cells.skip(4);
+    let mut changed = Vec::new();
+    for stream in &*STREAMS {
+        if cells.take()? {
+            changed.push(stream);
+        }
+    }
+    Ok(changed)
 }
 
 /// The version of the oldest tombstone that is not older than `$1`, and of the newest that is.

@@ -80,12 +80,7 @@ impl Store {
 
     /// What changed after the cursor, over all tables, from one snapshot; everything, if that cannot be told.
     pub async fn changes(&self, cursor: Cursor) -> Result<Picture<Topic, State>> {
-        let picture = feed::read(self.backend(), cursor).await?;
-        if picture.is_init && cursor.version.get() > 0 {
-            // The cursor does not resume: what was read after it is not everything.
-            return feed::read(self.backend(), Cursor::default()).await;
-        }
-        Ok(picture)
+        feed::read(self.backend(), cursor).await
     }
 
     pub(crate) fn backend(&self) -> &Arc<Backend> {

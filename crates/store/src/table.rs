@@ -48,6 +48,13 @@ pub(crate) struct Patch {
 
 impl Table {
     pub(crate) fn new(columns: Columns) -> Self {
+        let [first, others @ ..] = columns.groups else { panic!("{} has no columns", columns.table) };
+        let is_versioned = |group: &Group| group.version.is_some();
+        assert!(
+            is_versioned(first) || !others.iter().any(is_versioned),
+            "a new row is known by its first group's version: {}",
+            columns.table
+        );
         let put = put_sql(&columns);
         let mut from = columns.key.len() + columns.constant.len();
         let mut updates = Vec::new();

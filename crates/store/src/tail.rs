@@ -9,6 +9,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use model::watch::{Census, Cursor, Picture, Position};
@@ -23,6 +24,9 @@ use crate::{
 };
 
 pub type Image = model::watch::Image<Topic, State>;
+
+/// How long a reader that is ahead of us waits for us.
+const CATCH_UP_MAX: Duration = Duration::from_secs(5);
 
 /// A shared handle to the running tail.
 #[derive(Clone)]
@@ -116,7 +120,8 @@ impl Tail {
 impl Subscription {
     /// Waits for something to send; `None` once the tail has stopped.
     ///
-    /// The first answer is at once, and an `INIT`, if the cursor does not resume.
+    /// The first answer is at once, and an `INIT`, if the cursor does not resume. Asked again after a quiet
+    /// while, as a server does that sends a bookmark now and then, it has moved on with the image.
     pub async fn next(&mut self) -> Option<Picture<Topic, State>> {
         loop {
             if self.shared.stopping.is_cancelled() {
@@ -220,16 +225,20 @@ impl Shared {
             self.store.lost(cursor).await?;
         }
         let now = self.store.position().await?;
-        self.asked.notify_one();
-        let there = |at: &Position| at.history == now.history && at.version >= now.version;
+        // A later history begins above everything that an earlier one gave out.
+        let is_there =
+            |at: &Position| at.since > now.since || (at.history == now.history && at.version >= now.version);
         let mut position = self.position.subscribe();
+        self.asked.notify_one();
         tokio::select! {
             biased;
-            () = self.stopping.cancelled() => {}
+            () = self.stopping.cancelled() => Ok(()),
             // The sender is our own, so this cannot end without an answer.
-            _arrived = position.wait_for(there) => {}
+            _arrived = position.wait_for(is_there) => Ok(()),
+            () = self.store.surroundings().clock.sleep(CATCH_UP_MAX) => {
+                Err(crate::Error::Busy("the tail does not catch up with the store".into()))
+            }
         }
-        Ok(())
     }
 
     fn image(&self) -> RwLockReadGuard<'_, Image> {

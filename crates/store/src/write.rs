@@ -58,7 +58,7 @@ impl Store {
     ///
     /// Races are deadlocks, serialisation failures and lost connections. Again is safe even if the first
     /// commit did arrive and only its answer was lost: ids and times come from the caller, and a put of what
-    /// is there already changes nothing.
+    /// is there already changes nothing (and so answers with an empty [`Commit`]).
     pub async fn retry<T, F: Future<Output = Result<T>>>(&self, mut write: impl FnMut() -> F) -> Result<T> {
         let mut attempt = 1;
         loop {

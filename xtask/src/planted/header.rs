@@ -3,7 +3,7 @@
 //! ```text
 //! Bug: a reader that starts at the clock's row misses the commit before it.
 //! Package: store
-//! Test: no_change no_change_is_skipped_on_postgres
+//! Test: no_change_postgres no_change_is_skipped_on_postgres
 //! ```
 
 use std::fmt;

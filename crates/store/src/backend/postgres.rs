@@ -77,9 +77,24 @@ impl Postgres {
         Ok(Transaction { client: Some(client), begun: false, pipelined, tasks })
     }
 
-    pub(crate) async fn snapshot(&self, queries: &[Statement]) -> Result<Vec<Vec<Row>>> {
-        let transaction = self.begin().await?;
-        transaction.finish("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", queries).await
+    pub(crate) async fn read(&self, Statement { sql, params }: &Statement) -> Result<Vec<Row>> {
+        let client = self.pool.get().await.map_err(unavailable)?;
+        let prepared = client.prepare_cached(sql).await.map_err(translate)?;
+        rows(&client, &prepared, params).await
+    }
+
+    pub(crate) async fn snapshot(
+        &self,
+        first: Statement,
+        then: impl FnOnce(&[Row]) -> Result<Vec<Statement>>,
+    ) -> Result<(Vec<Row>, Vec<Vec<Row>>)> {
+        let mut transaction = self.begin().await?;
+        let first = [first];
+        let steps = transaction.prepare(&first).await?;
+        let mut seen = transaction.send(SNAPSHOT, steps).await?;
+        let seen = seen.pop().unwrap_or_default();
+        let rest = then(&seen)?;
+        Ok((seen, transaction.finish(&rest).await?))
     }
 
     pub(crate) fn ring(&self) {
@@ -105,13 +120,13 @@ impl Transaction {
 
     pub(crate) async fn commit(mut self, last: &[Statement]) -> Result<Vec<Vec<Row>>> {
         if self.pipelined {
-            return self.finish(BEGIN, last).await;
+            return self.finish(last).await;
         }
         let mut replies = Vec::new();
         for statement in last {
             replies.extend(self.batch(std::slice::from_ref(statement)).await?);
         }
-        self.finish(BEGIN, &[]).await?;
+        self.finish(&[]).await?;
         Ok(replies)
     }
 
@@ -124,10 +139,10 @@ impl Transaction {
     }
 
     /// Runs the statements and commits, all in one round trip.
-    async fn finish(mut self, begin: &'static str, last: &[Statement]) -> Result<Vec<Vec<Row>>> {
+    async fn finish(mut self, last: &[Statement]) -> Result<Vec<Vec<Row>>> {
         let mut steps = self.prepare(last).await?;
         steps.push(Step::Control("COMMIT"));
-        let replies = self.send(begin, steps).await;
+        let replies = self.send(BEGIN, steps).await;
         // Even a COMMIT after a failed statement ends the transaction: it rolls back, and says OK.
         self.begun = false;
         Ok(replies?.into_iter().take(last.len()).collect())
@@ -159,6 +174,9 @@ impl Transaction {
 
 /// Said out loud, because a server may be set to another default: the clock needs this one.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+
+/// Every statement sees the same: two in READ COMMITTED would miss what is committed between them.
+const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
 
 /// The pool would hand an open transaction to the next caller, so it is rolled back first.
 impl Drop for Transaction {

@@ -88,15 +88,31 @@ impl Sqlite {
         Ok(Transaction { turn: Some(turn), grouped: self.grouped })
     }
 
+    pub(crate) fn read(&self, statement: &Statement) -> Result<Vec<Row>> {
+        self.with_reader(|connection| query(connection, statement))
+    }
+
+    pub(crate) fn snapshot(
+        &self,
+        first: &Statement,
+        then: impl FnOnce(&[Row]) -> Result<Vec<Statement>>,
+    ) -> Result<(Vec<Row>, Vec<Vec<Row>>)> {
+        self.with_reader(|connection| {
+            let snapshot = connection.unchecked_transaction().map_err(translate)?;
+            let seen = query(&snapshot, first)?;
+            let rest =
+                then(&seen)?.iter().map(|statement| query(&snapshot, statement)).collect::<Result<_>>()?;
+            Ok((seen, rest))
+        })
+    }
+
     /// Never awaits while it holds a connection, so there are at most as many as threads.
-    pub(crate) fn snapshot(&self, queries: &[Statement]) -> Result<Vec<Vec<Row>>> {
+    fn with_reader<T>(&self, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         let idle = self.readers().pop();
         let connection = idle.map_or_else(|| self.file.connect(), Ok)?;
-        let snapshot = connection.unchecked_transaction().map_err(translate)?;
-        let rows = queries.iter().map(|statement| query(&snapshot, statement)).collect::<Result<_>>();
-        drop(snapshot);
+        let done = work(&connection);
         self.readers().push(connection);
-        rows
+        done
     }
 
     pub(crate) fn ring(&self) {

@@ -98,6 +98,9 @@ pub(crate) async fn settle(turn: OwnedMutexGuard<Writer>) -> Result<()> {
     };
     let waiting = Waiting { writer: OwnedMutexGuard::mutex(&turn).clone(), outcome: outcome.clone() };
     drop(turn);
+    // Those of the last group were just woken and are not in the queue yet: without this, whoever is first
+    // to come round again commits alone.
+    tokio::task::yield_now().await;
     tokio::select! {
         biased;
         _ = outcome.changed() => {}
