@@ -14,7 +14,7 @@ mod support;
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use model::{
-    deployment::Status,
+    deployment::{Deployment, Status},
     id::DeploymentId,
     size::{Replicas, Scaling},
     time::Millis,
@@ -122,7 +122,9 @@ async fn measure(name: &str, grouped: bool, writers: u32, span: Duration) -> Fig
     let tail = Tail::start(&store, &tasks).await.expect("the tail starts");
     let mut stream =
         tail.subscribe(vec![Topic::Deployments(place)], tail.position().cursor()).await.expect("a stream");
-    let reader = async {
+    // A task like the writers: the thread that waits for all of this is not one of the runtime's own.
+    let mut reader = JoinSet::new();
+    reader.spawn(async move {
         let mut held: BTreeMap<String, Version> = BTreeMap::new();
         loop {
             match tokio::time::timeout(Duration::from_millis(1500), stream.next()).await {
@@ -133,25 +135,24 @@ async fn measure(name: &str, grouped: bool, writers: u32, span: Duration) -> Fig
                 Err(_quiet) => return held,
             }
         }
-    };
+    });
     let clock = Clock::system();
     let (start, cpu) = (clock.instant(), cpu_seconds());
     let mut running = JoinSet::new();
     for nth in 0..writers {
         let (store, clock) = (store.clone(), clock.clone());
         running.spawn(async move {
+            let writer = Writer::new(nth);
             let mut last = (0, Version::ZERO);
             while start + span > clock.instant() {
-                last = (last.0 + 1, commit(&store, nth, last.0).await);
+                last = (last.0 + 1, writer.commit(&store, last.0 % 2 == 0).await);
             }
             (nth, last)
         });
     }
-    let writing = async {
-        let done = running.join_all().await;
-        (done, start.elapsed().as_secs_f64(), cpu_seconds() - cpu)
-    };
-    let ((done, seconds, cpu_seconds), held) = tokio::join!(writing, reader);
+    let done = running.join_all().await;
+    let (seconds, cpu_seconds) = (start.elapsed().as_secs_f64(), cpu_seconds() - cpu);
+    let held = reader.join_all().await.remove(0);
     let missed =
         done.iter().filter(|(nth, (_, version))| held.get(&id(*nth).to_string()) != Some(version)).count();
     tasks.stop(Duration::from_secs(5)).await;
@@ -184,23 +185,35 @@ fn id(nth: u32) -> DeploymentId {
     DeploymentId::sample(nth.into())
 }
 
-/// One transaction with one change; returns its number.
-async fn commit(store: &Store, nth: u32, count: u64) -> Version {
-    let replicas = Replicas::new((count % 2 + 1).cast_signed()).expect("one or two");
-    let deployment = world::deployment(nth.into());
-    let topology = Topology::sample()
-        .of(deployment.id)
-        .at(&world::places()[0].to_string())
-        .with_scaling(Scaling::Fixed(replicas));
-    let cause = Cause { change: None, at: Millis(0) };
-    let write = || async {
-        let mut write = store.begin().await?;
-        write.put_topology(&topology, &deployment, Status::Ready, &cause).await?;
-        write.commit().await
-    };
-    let commit = store.retry(write).await.expect("the write succeeds");
-    let desired = commit.0.iter().find(|stamped| stamped.column == "version");
-    desired.expect("every write changes the replicas").version
+/// A writer with its own row, and the two states that it goes back and forth between.
+struct Writer {
+    deployment: Deployment,
+    states: [Topology; 2],
+}
+
+impl Writer {
+    fn new(nth: u32) -> Self {
+        let deployment = world::deployment(nth.into());
+        let topology = Topology::sample().of(deployment.id).at(&world::places()[0].to_string());
+        let scaled =
+            |replicas| topology.clone().with_scaling(Scaling::Fixed(Replicas::new(replicas).expect("a few")));
+        Self { deployment, states: [scaled(1), scaled(2)] }
+    }
+
+    /// One transaction with one change; returns its number.
+    async fn commit(&self, store: &Store, other: bool) -> Version {
+        let cause = Cause { change: None, at: Millis(0) };
+        let write = || async {
+            let mut write = store.begin().await?;
+            write
+                .put_topology(&self.states[usize::from(other)], &self.deployment, Status::Ready, &cause)
+                .await?;
+            write.commit().await
+        };
+        let commit = store.retry(write).await.expect("the write succeeds");
+        let desired = commit.0.iter().find(|stamped| stamped.column == "version");
+        desired.expect("every write changes the replicas").version
+    }
 }
 
 /// Processor time of this process so far, of all its threads.

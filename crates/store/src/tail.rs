@@ -25,6 +25,9 @@ use crate::{
 
 pub type Image = model::watch::Image<Topic, State>;
 
+/// After a read the tail rests, so that a burst of commits is read hundreds of times a second, not thousands.
+const REST: Duration = Duration::from_millis(1);
+
 /// How long a reader that is ahead of us waits for us.
 const CATCH_UP_MAX: Duration = Duration::from_secs(5);
 
@@ -178,6 +181,7 @@ impl Shared {
                 tracing::warn!(%error, "the tail could not read; it will try again");
             }
             failed = advanced.is_err();
+            clock.sleep(REST).await;
         }
     }
 

@@ -73,9 +73,9 @@ impl Sqlite {
         }
         let lookout = connect(&config.path, &clock)?;
         Ok(Self {
-            file: File { path: config.path.clone(), inode, clock },
             grouped: config.grouped,
-            writer: Arc::new(Mutex::new(Writer::new(connection))),
+            writer: Arc::new(Mutex::new(Writer::new(connection, clock.clone()))),
+            file: File { path: config.path.clone(), inode, clock },
             readers: Lock::default(),
             lookout: Arc::new(Lock::new(lookout)),
             bell: watch::Sender::new(()),

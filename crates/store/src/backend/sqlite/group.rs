@@ -1,7 +1,8 @@
 //! Group commit: writers take turns inside one open transaction, and one flush serves them all.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use runtime::clock::Clock;
 use rusqlite::Connection;
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
@@ -19,11 +20,17 @@ pub(crate) struct Writer {
     connection: Connection,
     /// Present while the outer transaction is open; it will carry the outcome of its commit.
     group: Option<watch::Sender<Outcome>>,
+    clock: Clock,
+    /// Whether the last flush took long enough to get out of the other tasks' way for it.
+    is_slow: bool,
 }
 
+/// Giving a worker's tasks to another thread costs about as much as a quick disk's flush.
+const SLOW: Duration = Duration::from_millis(2);
+
 impl Writer {
-    pub(crate) fn new(connection: Connection) -> Self {
-        Self { connection, group: None }
+    pub(crate) fn new(connection: Connection, clock: Clock) -> Self {
+        Self { connection, group: None, clock, is_slow: true }
     }
 
     /// Begins a turn: a savepoint in the group's transaction, which the first turn opens.
@@ -59,7 +66,10 @@ impl Writer {
     /// Commits every turn of the group with one flush, and tells each of them how it went.
     pub(crate) fn close(&mut self) -> Result<()> {
         let Some(group) = self.group.take() else { return Ok(()) };
-        let outcome = blocking(|| run(&self.connection, "COMMIT"));
+        let start = self.clock.instant();
+        let commit = || run(&self.connection, "COMMIT");
+        let outcome = if self.is_slow { blocking(commit) } else { commit() };
+        self.is_slow = start.elapsed() > SLOW;
         if outcome.is_err() && !self.connection.is_autocommit() {
             // A failure to roll back shows at the next BEGIN.
             run(&self.connection, "ROLLBACK").ok();
@@ -131,7 +141,7 @@ impl Drop for Waiting {
     }
 }
 
-/// A flush must not hold up a runtime's other tasks; a lone thread (a simulation) has no choice.
+/// A slow flush must not hold up a runtime's other tasks; a lone thread (a simulation) has no choice.
 fn blocking<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
