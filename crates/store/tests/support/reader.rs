@@ -152,7 +152,6 @@ impl Reader {
     }
 
     async fn pause(&self, millis_max: u64) {
-        let pause = self.chance.duration(Duration::ZERO..Duration::from_millis(millis_max));
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(Duration::from_millis(self.chance.below(millis_max))).await;
     }
 }
