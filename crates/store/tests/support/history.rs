@@ -63,9 +63,18 @@ struct Shared {
 const KEPT: Duration = Duration::from_millis(250);
 
 /// Runs it all and panics with the first faults, if there are any.
+///
+/// A tail that dies would leave its readers waiting for ever.
 pub async fn no_change_is_skipped(database: &Database, scale: Scale) -> Counts {
     let tasks = Tasks::new();
-    let (here, there) = (database.open(&tasks).await, database.open(&tasks).await);
+    tokio::select! {
+        counts = run(database, scale, &tasks) => counts,
+        failure = tasks.failed() => panic!("a task of the store failed: {failure}"),
+    }
+}
+
+async fn run(database: &Database, scale: Scale, tasks: &Tasks) -> Counts {
+    let (here, there) = (database.open(tasks).await, database.open(tasks).await);
     println!("{}, {scale:?}", here.describe().await.expect("the database answers"));
     let mut log = Log::default();
     let base = here.position().await.expect("a position").version.get();
@@ -74,7 +83,7 @@ pub async fn no_change_is_skipped(database: &Database, scale: Scale) -> Counts {
         .for_each(|row| log.add(row));
 
     let (end, ended) = watch::channel(None);
-    let mut readers = start_readers(&here, &there, &tasks, &ended, scale.seed).await;
+    let mut readers = start_readers(&here, &there, tasks, &ended, scale.seed).await;
     let reading_child = Child::start(database, "read", scale.seed);
 
     let shared = Arc::new(Shared::default());

@@ -103,7 +103,9 @@ pub async fn a_dropped_write_never_happened_and_its_connection_is_clean(database
         drop(write);
     }
     assert_eq!(version(&store).await, before);
-    assert_eq!(put(&store, 1, 1).await.0.len(), 2, "there was no such row");
+    assert_eq!(put(&store, 2, 1).await.0.len(), 2);
+    let rows = database.number("SELECT COUNT(*) FROM deployment_topology").await;
+    assert_eq!(rows, 1, "nobody else's commit carries what was given up");
 }
 
 pub async fn every_row_of_a_commit_has_its_own_number_in_order(database: &Database) {

@@ -20,11 +20,31 @@ pub fn main(name: &str, test: impl AsyncFn(Scale) -> Counts + Send + 'static) ->
         process::run(&arguments[2..]);
         return ExitCode::SUCCESS;
     }
+    let own = name.to_owned();
     let trial = Trial::test(name, move || {
-        block_on(test(SCALE)).assert_all_happened();
-        Ok(())
+        let told = tell_panics_of(std::thread::current().id());
+        let run = std::panic::AssertUnwindSafe(|| block_on(test(SCALE)).assert_all_happened());
+        std::panic::catch_unwind(run).map_err(|_| {
+            let place = told.lock().map(|place| place.clone()).unwrap_or_default();
+            libtest_mimic::Failed::from(format!("thread '{own}' panicked at {place}"))
+        })
     });
     libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
+}
+
+/// The harness repeats a panic's message, but not its place, by which `cargo xtask planted` knows it.
+fn tell_panics_of(thread: std::thread::ThreadId) -> std::sync::Arc<std::sync::Mutex<String>> {
+    let told = std::sync::Arc::<std::sync::Mutex<String>>::default();
+    let (tell, default) = (told.clone(), std::panic::take_hook());
+    std::panic::set_hook(Box::new(move |panic| {
+        if std::thread::current().id() == thread
+            && let (Ok(mut told), Some(place)) = (tell.lock(), panic.location())
+        {
+            *told = format!("{place}:\n{}", panic.payload_as_str().unwrap_or_default());
+        }
+        default(panic);
+    }));
+    told
 }
 
 pub fn block_on<T>(work: impl Future<Output = T>) -> T {
