@@ -24,7 +24,7 @@ pub(crate) struct Asked {
     /// Its name; without one, all are listed.
     pub(crate) name: Option<String>,
     /// Given to the run as they are.
-    #[arg(last = true)]
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) args: Vec<String>,
 }
 

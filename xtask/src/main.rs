@@ -60,10 +60,10 @@ enum Command {
         seconds: u64,
     },
     /// Run one benchmark and hold it to its goals; without a name, list them.
-    #[command(after_help = "Example: cargo xtask bench commits -- --seconds 3")]
+    #[command(after_help = "Example: cargo xtask bench commits --seconds 3")]
     Bench(example::Asked),
     /// Run one long fault run; without a name, list them.
-    #[command(after_help = "Example: cargo xtask chaos store -- --transactions 1000000")]
+    #[command(after_help = "Example: cargo xtask chaos store --transactions 1000000")]
     Chaos(example::Asked),
     /// Own a process for an xtask that may die, and stop it when that happens.
     #[command(hide = true)]

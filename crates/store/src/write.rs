@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use model::watch::Version;
 
 use crate::{
-    Result, Row, Store, Value,
+    Error, Result, Row, Store, Value,
     backend::{Statement, Transaction},
     clock, feed,
     table::{Patch, Table},
@@ -59,11 +59,19 @@ impl Store {
     /// Races are deadlocks, serialisation failures and lost connections. Again is safe even if the first
     /// commit did arrive and only its answer was lost: ids and times come from the caller, and a put of what
     /// is there already changes nothing (and so answers with an empty [`Commit`]).
+    ///
+    /// A conflict is made sure of by a second look: two first puts of one row at the same moment can meet in
+    /// an index beside the one that tells that they are the same.
     pub async fn retry<T, F: Future<Output = Result<T>>>(&self, mut write: impl FnMut() -> F) -> Result<T> {
         let mut attempt = 1;
+        let mut conflicted = false;
+        let mut is_a_race = |error: &Error| match error {
+            Error::Conflict(_) => !std::mem::replace(&mut conflicted, true),
+            error => error.is_transient(),
+        };
         loop {
             match write().await {
-                Err(error) if error.is_transient() && attempt < ATTEMPTS => {
+                Err(error) if attempt < ATTEMPTS && is_a_race(&error) => {
                     tracing::debug!(%error, attempt, "a write is made again");
                     let longest = PAUSE * 2_u32.pow(attempt);
                     let pause = self.surroundings().random.duration(Duration::ZERO..longest);

@@ -152,8 +152,8 @@ fn encode_seen(out: &mut impl std::io::Write, seen: &Seen) -> std::io::Result<()
         match record {
             Record::Save => writeln!(out, "save")?,
             Record::Back(nth) => writeln!(out, "back {nth}")?,
-            Record::Picture(Given { is_init, version, floor, items, cut }) => {
-                writeln!(out, "picture {is_init} {version} {floor} {cut} {}", items.len())?;
+            Record::Picture(Given { is_init, version, floor, items, taken }) => {
+                writeln!(out, "picture {is_init} {version} {floor} {taken} {}", items.len())?;
                 items.iter().try_for_each(|item| writeln!(out, "{}", encode_row(item)))?;
             }
         }
@@ -173,12 +173,12 @@ fn decode_seen(text: &str) -> Seen {
         seen.records.push(match words.as_slice() {
             ["save"] => Record::Save,
             ["back", nth] => Record::Back(nth.parse().expect("a number")),
-            ["picture", is_init, version, floor, cut, count] => Record::Picture(Given {
+            ["picture", is_init, version, floor, taken, count] => Record::Picture(Given {
                 is_init: *is_init == "true",
                 version: version.parse().expect("a version"),
                 floor: floor.parse().expect("a version"),
                 items: lines.by_ref().take(count.parse().expect("a count")).map(decode_row).collect(),
-                cut: *cut == "true",
+                taken: taken.parse().expect("a count"),
             }),
             other => panic!("the child said {other:?}"),
         });

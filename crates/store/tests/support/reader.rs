@@ -100,7 +100,8 @@ impl Reader {
         let all = picture.items.len();
         let cut = all > 0 && self.chance.below(6) == 0;
         let taken = if cut { self.chance.below(all as u64) as usize } else { all };
-        let items: Vec<Committed> = picture.items[..taken]
+        let items: Vec<Committed> = picture
+            .items
             .iter()
             .map(|item| Committed {
                 row: world::shared(&world::row(&item.topic, &item.key)),
@@ -111,7 +112,8 @@ impl Reader {
         match (picture.is_init, cut) {
             (true, true) => {}
             (false, true) => {
-                let last = items.last().map_or(self.seen.cursor.version, |item| Version::new(item.version));
+                let last =
+                    items[..taken].last().map_or(self.seen.cursor.version, |item| Version::new(item.version));
                 self.seen.cursor.version = last;
             }
             (_, false) => self.seen.cursor = picture.position.cursor(),
@@ -123,14 +125,14 @@ impl Reader {
             version,
             floor,
             items,
-            cut,
+            taken,
         }));
         cut
     }
 
     fn note_bookmark(&mut self, tail: &Tail) {
         let (version, floor) = (self.seen.cursor.version.get(), tail.position().floor.get());
-        let bookmark = Given { is_init: false, version, floor, items: Vec::new(), cut: false };
+        let bookmark = Given { is_init: false, version, floor, items: Vec::new(), taken: 0 };
         self.seen.records.push(Record::Picture(bookmark));
     }
 

@@ -29,15 +29,16 @@ pub enum Record {
     Picture(Given),
 }
 
-/// What a reader took of one picture.
+/// One picture, and how much of it a reader took.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
     pub is_init: bool,
     pub version: u64,
     pub floor: u64,
+    /// All of it, also what was never read: a commit whose answer was lost may be known from there alone.
     pub items: Vec<Committed>,
-    /// It hung up in the middle: the rest was never read.
-    pub cut: bool,
+    /// If it hung up in the middle, it has read only so many.
+    pub taken: usize,
 }
 
 /// A breach of the promises.
@@ -75,6 +76,11 @@ pub enum Fault {
         row: Row,
         version: u64,
     },
+    /// Two rows were told to have one number.
+    Shared {
+        version: u64,
+        rows: [Row; 2],
+    },
     /// The position went back.
     Backwards {
         from: u64,
@@ -83,12 +89,15 @@ pub enum Fault {
 }
 
 /// Everything that was committed, by row and by version.
-#[derive(Default)]
 pub struct Log {
+    /// Up to here the rows were there before; what came before them is not known.
+    base: u64,
     by_row: BTreeMap<Row, BTreeMap<u64, bool>>,
     by_version: BTreeMap<u64, Row>,
     /// Seen by a reader, told by no writer: commits whose writer did not live to see the answer.
     pub learned: u64,
+    /// What the writers' own words are at odds in.
+    pub faults: Vec<Fault>,
 }
 
 /// A reader's table and how far it has come.
@@ -98,10 +107,27 @@ pub struct Table {
     pub cursor: u64,
 }
 
+impl Given {
+    fn is_cut(&self) -> bool {
+        self.taken < self.items.len()
+    }
+}
+
 impl Log {
+    /// The log of what follows after `base`, when the rows were these.
+    pub fn since(base: u64, rows: BTreeMap<Row, (u64, bool)>) -> Self {
+        let (by_row, by_version) = (BTreeMap::new(), BTreeMap::new());
+        let mut log = Self { base, by_row, by_version, learned: 0, faults: Vec::new() };
+        rows.into_iter().for_each(|(row, (version, gone))| log.add(&Committed { row, version, gone }));
+        log
+    }
+
     pub fn add(&mut self, committed: &Committed) {
         self.by_row.entry(committed.row.clone()).or_default().insert(committed.version, committed.gone);
-        self.by_version.insert(committed.version, committed.row.clone());
+        if let Some(other) = self.by_version.insert(committed.version, committed.row.clone()) {
+            self.faults
+                .push(Fault::Shared { version: committed.version, rows: [other, committed.row.clone()] });
+        }
     }
 
     /// Takes in what readers saw: if one saw it, it was committed, and all must have it.
@@ -109,7 +135,7 @@ impl Log {
         for record in records {
             let Record::Picture(given) = record else { continue };
             for item in &given.items {
-                if !self.by_version.contains_key(&item.version) {
+                if item.version > self.base && !self.by_version.contains_key(&item.version) {
                     self.learned += 1;
                     self.add(item);
                 }
@@ -119,7 +145,13 @@ impl Log {
 
     /// Numbers up to `clock` that no commit accounts for.
     pub fn holes(&self, clock: u64) -> u64 {
-        clock - self.by_version.len() as u64
+        clock - self.base - self.by_version.range(self.base + 1..=clock).count() as u64
+    }
+
+    /// Whether a number in between is nobody's: a removal whose writer never learned of it, and that was pruned
+    /// before anybody read it.
+    fn may_hide_a_grave(&self, after: u64, floor: u64) -> bool {
+        after < floor && (self.by_version.range(after + 1..=floor).count() as u64) < floor - after
     }
 
     /// The latest change of a row up to a version.
@@ -132,14 +164,30 @@ impl Log {
 /// Replays one reader against the log; `asked` says which rows its stream may show.
 pub fn check(log: &Log, records: &[Record], asked: impl Fn(&str) -> bool) -> (Table, Vec<Fault>) {
     let mut replay = Replay { log, asked, table: Table::default(), saved: Vec::new(), faults: Vec::new() };
-    for record in records {
+    for (nth, record) in records.iter().enumerate() {
+        let (cursor, sound) = (replay.table.cursor, replay.faults.is_empty());
         match record {
             Record::Save => replay.saved.push(replay.table.clone()),
             Record::Back(nth) => replay.table = replay.saved[*nth].clone(),
             Record::Picture(given) => replay.picture(given),
         }
+        if sound && !replay.faults.is_empty() {
+            tell(log, records, nth, cursor, &replay.faults[0]);
+        }
     }
     (replay.table, replay.faults)
+}
+
+/// The first fault's surroundings, for whoever has to find out.
+fn tell(log: &Log, records: &[Record], nth: usize, cursor: u64, fault: &Fault) {
+    println!("record {nth}, at cursor {cursor}: {fault:?}");
+    for record in &records[nth.saturating_sub(3)..records.len().min(nth + 3)] {
+        println!("  {record:?}");
+    }
+    if let Fault::Missed { row, version, .. } = fault {
+        println!("  the row's own: {:?}", log.by_row.get(row));
+        println!("  around it: {:?}", log.by_version.range(version.saturating_sub(12)..version + 12));
+    }
 }
 
 struct Replay<'a, F> {
@@ -156,7 +204,7 @@ impl<F: Fn(&str) -> bool> Replay<'_, F> {
             self.faults.push(Fault::Backwards { from: self.table.cursor, to: given.version });
         }
         self.check_items(given);
-        match (given.is_init, given.cut) {
+        match (given.is_init, given.is_cut()) {
             // A broken INIT changes nothing.
             (true, true) => {}
             (true, false) => self.init(given),
@@ -192,9 +240,10 @@ impl<F: Fn(&str) -> bool> Replay<'_, F> {
     fn changes(&mut self, given: &Given) {
         let from = self.table.cursor;
         let take = |item: &Committed| (item.row.clone(), (item.version, item.gone));
-        self.table.rows.extend(given.items.iter().map(take));
-        let cut_at = given.items.last().map_or(from, |item| item.version);
-        self.table.cursor = if given.cut { cut_at } else { given.version };
+        let taken = &given.items[..given.taken];
+        self.table.rows.extend(taken.iter().map(take));
+        let cut_at = taken.last().map_or(from, |item| item.version);
+        self.table.cursor = if given.is_cut() { cut_at } else { given.version };
         let cursor = self.table.cursor;
         // Reliable: what was committed in between is held, unless a later change of it is still to come.
         let between = (Bound::Excluded(from), Bound::Included(cursor.max(from)));
@@ -218,6 +267,9 @@ impl<F: Fn(&str) -> bool> Replay<'_, F> {
                 if self.table.rows.contains_key(row) {
                     self.faults.push(Fault::Resurrected { row: row.clone(), version });
                 }
+                continue;
+            }
+            if !self.table.rows.contains_key(row) && self.log.may_hide_a_grave(version, given.floor) {
                 continue;
             }
             self.check_held(row, given.version, given.version);
