@@ -59,7 +59,14 @@ impl Clock {
     }
 
     /// Waits in monotonic time, so a jump of the wall clock neither shortens nor lengthens it.
+    ///
+    /// A simulation waits for whole milliseconds: timers that are closer to each other than that do not fire in
+    /// the same order each time.
     pub async fn sleep(&self, duration: Duration) {
+        let duration = match &self.0 {
+            Source::System => duration,
+            Source::Simulated(_) => whole_millis(duration),
+        };
         tokio::time::sleep(duration).await;
     }
 
@@ -104,6 +111,12 @@ fn system_now() -> Timestamp {
         Ok(after) => Timestamp(saturating_millis(after)),
         Err(before) => Timestamp(-saturating_millis(before.duration())),
     }
+}
+
+/// Rounded up, so that nobody waits for less than was asked for.
+fn whole_millis(duration: Duration) -> Duration {
+    let millis = duration.as_nanos().div_ceil(1_000_000);
+    Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
 fn saturating_millis(duration: Duration) -> i64 {
@@ -256,6 +269,17 @@ mod tests {
         assert_eq!(clock.now().millis(), 5000);
         clock.sleep(Duration::from_hours(1)).await;
         assert_eq!(clock.now().millis(), 5000 + 3_600_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_simulated_sleep_is_rounded_up_to_whole_milliseconds() {
+        let clock = Clock::simulated(Timestamp::from_millis(0));
+        for (asked, slept) in [(0, 0), (1, 1), (999_999, 1), (1_000_000, 1), (1_000_001, 2)] {
+            let before = clock.instant();
+            clock.sleep(Duration::from_nanos(asked)).await;
+            assert_eq!(clock.instant() - before, Duration::from_millis(slept), "{asked} ns");
+        }
+        assert_eq!(whole_millis(Duration::MAX), Duration::from_millis(u64::MAX));
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
-//! What every process is: time, chance, tasks, readiness, settings, telemetry and a listener, and no noun of ours.
+//! What every process is: time, chance, tasks, readiness, settings, telemetry, servers, and no noun of ours.
 //!
 //! ```text
-//!   config ──▶ the process ──▶ serve ──▶ connections
+//!   config ──▶ the process ──▶ http, tls ──▶ serve ──▶ connections
 //!                  │
 //!     clock, random, backoff        (the only doors to time and chance)
 //!                  │
@@ -12,8 +12,10 @@ pub mod admin;
 pub mod backoff;
 pub mod clock;
 pub mod config;
+pub mod http;
 pub mod random;
 pub mod ready;
 pub mod serve;
 pub mod shutdown;
 pub mod telemetry;
+pub mod tls;
