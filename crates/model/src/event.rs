@@ -49,7 +49,7 @@ choice! {
         InstanceGone = "instance.gone",
         ClusterReachable = "cluster.reachable",
         ClusterUnreachable = "cluster.unreachable",
-        /// Deletions are held back for an operator.
+        /// Deletions are held back for an operator, or a second cluster is kept out of a place.
         ClusterGuard = "cluster.guard",
         ClusterConfirmed = "cluster.confirmed",
         ClusterOrphans = "cluster.orphans",
@@ -115,7 +115,8 @@ impl EventKind {
             EventKind::InstanceFailed => &[F::Instance, F::Reason, F::Message, F::Restarts, F::ExitCode],
             EventKind::InstanceGone => &[F::Instance],
             EventKind::ClusterReachable | EventKind::ClusterUnreachable => &[F::Epoch, F::Message],
-            EventKind::ClusterGuard | EventKind::ClusterConfirmed => &[F::Kind, F::Count, F::Hash],
+            EventKind::ClusterGuard => &[F::Kind, F::Count, F::Hash, F::Message],
+            EventKind::ClusterConfirmed => &[F::Kind, F::Count, F::Hash],
             EventKind::ClusterOrphans => &[F::Kind, F::Count],
             EventKind::RouteSwitched => &[F::Hostname, F::From, F::To, F::Share],
             EventKind::RoutePreviousServed => &[F::Hostname, F::From, F::To],

@@ -15,6 +15,7 @@
 //! assert_eq!(invalid.problems().len(), 2);
 //! ```
 
+use crate::limits;
 use std::{
     fmt::{self, Display},
     str::FromStr,
@@ -138,8 +139,12 @@ impl Field<'_> {
         Field { path: format!("{}[{index}]", self.path), found: self.found }
     }
 
+    /// Notes a problem. Of very many only the first are kept: an input that is wrong throughout is no reason for an
+    /// answer that is longer than the input.
     pub fn add(&mut self, problem: impl Display) {
-        self.found.push(Problem { field: self.path.clone(), problem: problem.to_string() });
+        if self.found.len() < limits::PROBLEMS {
+            self.found.push(Problem { field: self.path.clone(), problem: problem.to_string() });
+        }
     }
 
     /// Notes the problem unless the condition holds, and says whether it does.
@@ -165,10 +170,12 @@ impl Field<'_> {
         result
             .map_err(|invalid| {
                 let path = &self.path;
+                let room = limits::PROBLEMS.saturating_sub(self.found.len());
                 self.found.extend(
                     invalid
                         .problems
                         .into_iter()
+                        .take(room)
                         .map(|inner| Problem { field: join(path, &inner.field), ..inner }),
                 );
             })
@@ -237,6 +244,21 @@ mod tests {
         let invalid = problems.complete(None::<()>).unwrap_err();
         let fields: Vec<&str> = invalid.problems().iter().map(|problem| problem.field.as_str()).collect();
         assert_eq!(fields, ["scaling.min", "scaling[2]", "scaling"]);
+    }
+
+    #[test]
+    fn of_very_many_problems_the_first_are_told() {
+        let mut problems = Problems::new();
+        let mut list = problems.field("list");
+        (0..10_000).for_each(|index| list.index(index).add("is wrong"));
+        let invalid = problems.finish(()).unwrap_err();
+        assert_eq!(invalid.problems().len(), limits::PROBLEMS);
+        assert_eq!(invalid.problems()[0].field, "list[0]");
+
+        let mut outer = Problems::new();
+        outer.add("name", "is wrong");
+        assert_eq!(outer.field("inner").nest::<()>(Err(invalid)), None);
+        assert_eq!(outer.finish(()).unwrap_err().problems().len(), limits::PROBLEMS);
     }
 
     #[test]

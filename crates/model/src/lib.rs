@@ -23,6 +23,7 @@ pub mod size;
 pub mod time;
 pub mod token;
 pub mod topology;
+pub mod traffic;
 pub mod watch;
 
 mod choice;

@@ -54,6 +54,24 @@ pub const COMMAND_BYTES: usize = 32 * 1024;
 /// Bytes of a network policy's JSON.
 pub const NETWORK_POLICY_BYTES: usize = 64 * 1024;
 
+/// Bytes of what a sentinel is told to read as its settings.
+pub const SENTINEL_SETTINGS_BYTES: usize = 64 * 1024;
+/// Bytes of all policies of one environment.
+pub const POLICIES_BYTES: usize = 1024 * 1024;
+
+/// Instances of one deployment in one report: a rollout at its fullest has every instance twice.
+pub const INSTANCES: usize = 2000;
+/// Kinds of what an agent keeps true.
+pub const KINDS: usize = crate::kind::Kind::ALL.len();
+/// Names of one kind in an agent's inventory.
+pub const INVENTORY: usize = 50_000;
+/// Pairs of hostname and deployment in one report of traffic.
+pub const TRAFFIC_SUMS: usize = 10_000;
+/// Requests that one report of traffic shows.
+pub const TRAFFIC_SAMPLES: usize = 1000;
+/// Problems that are told of one input: enough to see what is wrong, and it fits into a header.
+pub const PROBLEMS: usize = 32;
+
 /// The least CPU of an instance, in millicores.
 pub const CPU_MILLIS_MIN: u32 = 10;
 /// The most CPU of an instance, in millicores.
@@ -87,5 +105,6 @@ const _: () = {
     assert!(CPU_MILLIS_MIN < CPU_MILLIS_MAX);
     assert!(MEMORY_MIB_MIN < MEMORY_MIB_MAX);
     assert!(STORAGE_MIB_MIN < STORAGE_MIB_MAX);
+    assert!(2 * REPLICAS_MAX as usize <= INSTANCES, "a rollout at its fullest can be reported");
     assert!(0 < AUTOSCALING_MIN && AUTOSCALING_MIN <= REPLICAS_MAX);
 };

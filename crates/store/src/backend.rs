@@ -2,6 +2,7 @@
 
 mod postgres;
 mod sqlite;
+pub(crate) mod words;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 

@@ -185,7 +185,8 @@ fn decode(row: &Row) -> Result<Cluster> {
     })
 }
 
-pub(crate) fn encode_counts(counts: &[Counts]) -> Value {
+/// Counts as the text of their column.
+pub(crate) fn counts_json(counts: &[Counts]) -> String {
     let shape = |Counts { kind, held, failing, orphans, drift_corrected }: &Counts| StoredCounts {
         kind: kind.to_string(),
         held: *held,
@@ -193,7 +194,7 @@ pub(crate) fn encode_counts(counts: &[Counts]) -> Value {
         orphans: *orphans,
         drift_corrected: *drift_corrected,
     };
-    json::encode(&counts.iter().map(shape).collect::<Vec<_>>())
+    json::text(&counts.iter().map(shape).collect::<Vec<_>>())
 }
 
 fn decode_counts(stored: Vec<StoredCounts>) -> Result<Vec<Counts>, model::name::Error> {
@@ -224,7 +225,7 @@ pub(crate) fn decode_held_back(cells: &mut Cells<'_>) -> Result<Vec<HeldBack>> {
 /// The stream of clusters: what everybody may see of them, not how their leases stand.
 pub(crate) fn stream() -> Stream {
     let columns = "c.platform, c.region, c.shard, c.uid, c.reachability, c.can_schedule, c.held_back";
-    let query = Stream::query(columns, "clusters c", "c.version", Some("c.gone"));
+    let query = Stream::query(columns, "clusters c", "c.version", Some("c.gone"), Some("c.change_id"));
     Stream { table: &TABLE, group: WATCHED, grave: GRAVE, queries: vec![query], decode: decode_stream }
 }
 
@@ -239,7 +240,7 @@ fn decode_stream(replies: &[Vec<Row>]) -> Result<Vec<Item>> {
             can_schedule: cells.take()?,
             held_back: decode_held_back(&mut cells)?,
         };
-        let at = feed::version_and_gone(&mut cells)?;
+        let at = feed::at(&mut cells)?;
         Ok(feed::item(Topic::Clusters, &placement, at, State::Cluster(Arc::new(state))))
     };
     replies[0].iter().map(item).collect()

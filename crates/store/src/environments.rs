@@ -153,7 +153,8 @@ fn decode(row: &Row) -> Result<Stored<Environment>> {
 
 /// The stream of policies.
 pub(crate) fn stream() -> Stream {
-    let query = Stream::query("e.id, e.policies", "environments e", "e.version", Some("e.gone"));
+    let query =
+        Stream::query("e.id, e.policies", "environments e", "e.version", Some("e.gone"), Some("e.change_id"));
     Stream { table: &TABLE, group: WATCHED, grave: GRAVE, queries: vec![query], decode: decode_stream }
 }
 
@@ -163,7 +164,7 @@ fn decode_stream(replies: &[Vec<Row>]) -> Result<Vec<Item>> {
         let environment: EnvironmentId = cells.parse()?;
         let policies: String = cells.take()?;
         let state = EnvironmentPolicies { environment, policies: policies.into() };
-        let at = feed::version_and_gone(&mut cells)?;
+        let at = feed::at(&mut cells)?;
         let state = State::Environment(Arc::new(state));
         Ok(feed::item(Topic::Environment(environment), &environment, at, state))
     };

@@ -53,7 +53,7 @@ static COLUMNS: LazyLock<String> = LazyLock::new(|| TABLE.list("e."));
 static STREAM: LazyLock<String> = LazyLock::new(|| {
     let columns = &*COLUMNS;
     format!(
-        "SELECT {columns}, e.version, FALSE FROM events e WHERE e.version > $1 AND ($1 > 0 OR e.version >= \
+        "SELECT {columns}, e.version, FALSE, e.change_id FROM events e WHERE e.version > $1 AND ($1 > 0 OR e.version >= \
          COALESCE((SELECT version FROM events ORDER BY version DESC LIMIT 1 OFFSET {KEPT}), 0)) \
          ORDER BY e.version"
     )
@@ -176,7 +176,7 @@ fn decode_stream(replies: &[Vec<Row>]) -> Result<Vec<Item>> {
     let item = |row: &Row| {
         let mut cells = row.cells();
         let event = Arc::new(decode(&mut cells)?);
-        let at = feed::version_and_gone(&mut cells)?;
+        let at = feed::at(&mut cells)?;
         Ok(feed::item(Topic::Events, &event.id, at, State::Event(event.clone())))
     };
     replies[0].iter().map(item).collect()

@@ -10,7 +10,7 @@ use model::{
     cluster::{ApplyError, HeldBack, Reachability},
     deployment::{Protocol, Status},
     event::Event,
-    id::{DeploymentId, EnvironmentId, KeyspaceId, NetworkPolicyId, SentinelId},
+    id::{ChangeId, DeploymentId, EnvironmentId, KeyspaceId, NetworkPolicyId, SentinelId},
     instance::Instance,
     name::{Line, Placement},
     network_policy::NetworkPolicy,
@@ -173,16 +173,24 @@ pub(crate) static REMOVALS: LazyLock<Vec<&str>> = LazyLock::new(|| {
 });
 
 impl Stream {
-    /// The query for `columns` of what changed after `$1`; version and tombstone mark are its last two.
+    /// The query for `columns` of what changed after `$1`; what [`at`] reads comes behind them.
     ///
-    /// A tombstone at or below the floor is pruned, whether or not its row is still there.
-    pub(crate) fn query(columns: &str, from: &str, version: &str, gone: Option<&str>) -> String {
-        let mark = gone.map_or("FALSE", |gone| gone);
+    /// A tombstone at or below the floor is pruned, whether or not its row is still there. `change` is the
+    /// column of the id that the change is put down to, if changes of this kind have one.
+    pub(crate) fn query(
+        columns: &str,
+        from: &str,
+        version: &str,
+        gone: Option<&str>,
+        change: Option<&str>,
+    ) -> String {
+        let (mark, change) = (gone.unwrap_or("FALSE"), change.unwrap_or("NULL"));
         let alive = gone.map_or(String::new(), |gone| {
             format!(" AND (NOT {gone} OR {version} > (SELECT floor FROM clock))")
         });
         format!(
-            "SELECT {columns}, {version}, {mark} FROM {from} WHERE {version} > $1{alive} ORDER BY {version}"
+            "SELECT {columns}, {version}, {mark}, {change} FROM {from} WHERE {version} > $1{alive} \
+             ORDER BY {version}"
         )
     }
 
@@ -191,9 +199,16 @@ impl Stream {
     }
 }
 
-/// The last two cells of a stream's row.
-pub(crate) fn version_and_gone(cells: &mut Cells<'_>) -> Result<(Version, bool)> {
-    Ok((Version::new(cells.take()?), cells.take()?))
+/// What every stream's row ends with: its number, whether it is a tombstone, and what it is put down to.
+pub(crate) struct At {
+    version: Version,
+    gone: bool,
+    change: Option<ChangeId>,
+}
+
+/// The last cells of a stream's row.
+pub(crate) fn at(cells: &mut Cells<'_>) -> Result<At> {
+    Ok(At { version: Version::new(cells.take()?), gone: cells.take()?, change: cells.parse_some()? })
 }
 
 /// Everything after the cursor, in version order and from one snapshot; everything there is, if it cannot
@@ -305,9 +320,9 @@ fn judge(sql: &str) -> bool {
 }
 
 /// A topic's item, from what a stream's query gives.
-pub(crate) fn item(topic: Topic, key: &impl ToString, at: (Version, bool), state: State) -> Item {
-    let (version, gone) = at;
-    Item { topic, key: Key::new(key.to_string()), version, gone, state }
+pub(crate) fn item(topic: Topic, key: &impl ToString, at: At, state: State) -> Item {
+    let At { version, gone, change } = at;
+    Item { topic, key: Key::new(key.to_string()), version, gone, change, state }
 }
 
 #[cfg(test)]

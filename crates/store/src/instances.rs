@@ -39,14 +39,6 @@ pub enum Reported {
     Delete,
 }
 
-/// What became of an inventory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Inventory {
-    WrongEpoch,
-    /// The deployments that had instances, and have none any more.
-    Gone(Vec<DeploymentId>),
-}
-
 /// The columns of an instance as [`decode`] reads them.
 const COLUMNS: &str = "i.k8s_name, i.pod_uid, i.address, i.zone, i.cpu_millis, i.memory_mib, i.status, i.ready, \
                        i.reason, i.message, i.restarts, i.exit_code";

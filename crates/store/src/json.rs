@@ -5,7 +5,11 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{Result, Value, value::Cells};
 
 pub(crate) fn encode(shape: &impl Serialize) -> Value {
-    Value::Text(serde_json::to_string(shape).expect("our shapes have string keys and no failing parts"))
+    Value::Text(text(shape))
+}
+
+pub(crate) fn text(shape: &impl Serialize) -> String {
+    serde_json::to_string(shape).expect("our shapes have string keys and no failing parts")
 }
 
 impl Cells<'_> {

@@ -190,7 +190,7 @@ fn decode(cells: &mut Cells<'_>) -> Result<StoredKey> {
 pub(crate) fn stream() -> Stream {
     let columns =
         "k.id, k.keyspace_id, k.hash, k.name, k.owner, k.enabled, k.expires_at, k.permissions, k.limits";
-    let query = Stream::query(columns, "keys k", "k.version", Some("k.gone"));
+    let query = Stream::query(columns, "keys k", "k.version", Some("k.gone"), Some("k.change_id"));
     Stream { table: &TABLE, group: WATCHED, grave: GRAVE, queries: vec![query], decode: decode_stream }
 }
 
@@ -198,7 +198,7 @@ fn decode_stream(replies: &[Vec<Row>]) -> Result<Vec<Item>> {
     let item = |row: &Row| {
         let mut cells = row.cells();
         let key = Arc::new(decode(&mut cells)?);
-        let at = feed::version_and_gone(&mut cells)?;
+        let at = feed::at(&mut cells)?;
         Ok(feed::item(Topic::Keys(key.keyspace), &key.id, at, State::Key(key.clone())))
     };
     replies[0].iter().map(item).collect()

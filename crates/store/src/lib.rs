@@ -8,6 +8,7 @@
 //! numbers from the clock row as the last lock and writes them onto those rows. So commit order is version
 //! order, and a read of one snapshot `after` a version misses nothing (`docs/watch.md`).
 
+mod apply_errors;
 pub mod backend;
 mod clock;
 mod clusters;
@@ -17,6 +18,7 @@ mod error;
 mod events;
 mod feed;
 mod instances;
+mod inventory;
 mod json;
 mod keys;
 mod leases;
@@ -31,6 +33,7 @@ mod table;
 mod tail;
 mod tokens;
 mod topology;
+mod traffic;
 mod value;
 mod write;
 
@@ -39,19 +42,22 @@ use std::sync::Arc;
 use model::watch::{Cursor, Picture};
 
 pub use self::{
+    apply_errors::{ApplyReport, ApplySubject},
     backend::{Config, Durability, PostgresConfig, SqliteConfig, Surroundings, Wake},
     error::{Error, Result},
     feed::{
         ClusterState, EnvironmentPolicies, Item, NetworkPolicyReport, Routing, SentinelReport, State, Topic,
     },
-    instances::{Inventory, Report, Reported},
+    instances::{Report, Reported},
+    inventory::{Inventory, Names},
     keys::{KeyHash, Keyspace, StoredKey},
-    leases::{Begun, Expired, Renewal, Renewed},
+    leases::{Begun, Expired, Lease, Renewal, Renewed},
     place::Cause,
     projects::Stored,
     reports::Taken,
     sentinels::{SentinelStatus, SentinelSubject},
     tail::{Image, Subscription, Tail},
+    traffic::TrafficReport,
     value::{Row, Value},
     write::{Commit, Stamped, Write},
 };

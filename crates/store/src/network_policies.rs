@@ -7,7 +7,7 @@ use model::{cluster::ApplyError, id::NetworkPolicyId, name::Placement, network_p
 use crate::{
     Cause, Result, Row, Store, Value, Write,
     feed::{self, GRAVE, Item, NetworkPolicyReport, OBSERVED_GRAVE, State, Stream, Topic},
-    place::{self, apply_error_cells, placement_cells},
+    place::{self, placement_cells},
     projects::{after_cell, one},
     table::{Columns, Group, Patch, Table},
     value::{Cells, text},
@@ -16,7 +16,7 @@ use crate::{
 const DESIRED: usize = 0;
 const OBSERVED: usize = 1;
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| {
+pub(crate) static TABLE: LazyLock<Table> = LazyLock::new(|| {
     Table::new(Columns {
         table: "cilium_network_policies",
         key: &["id"],
@@ -43,7 +43,7 @@ static REMOVE: LazyLock<Patch> = LazyLock::new(|| TABLE.patch(DESIRED, &["gone"]
 static REMOVE_OBSERVED: LazyLock<Patch> =
     LazyLock::new(|| TABLE.patch(OBSERVED, &["observed_gone"], &["observed_gone_at"]));
 
-static APPLY_ERROR: LazyLock<Patch> = LazyLock::new(|| {
+pub(crate) static APPLY_ERROR: LazyLock<Patch> = LazyLock::new(|| {
     TABLE.patch(OBSERVED, &["apply_error_reason", "apply_error_message"], &["apply_error_since"])
 });
 
@@ -105,16 +105,6 @@ impl Write {
         self.patch_all(&TABLE, &REMOVE_OBSERVED, vec![(key, vec![true.into(), at])]).await?;
         Ok(removed.contains(&true))
     }
-
-    /// Sets or clears why an agent cannot apply a policy.
-    pub async fn set_network_policy_apply_error(
-        &mut self,
-        id: NetworkPolicyId,
-        error: Option<&ApplyError>,
-    ) -> Result<bool> {
-        let row = (vec![text(&id)], apply_error_cells(error).to_vec());
-        Ok(self.patch_all(&TABLE, &APPLY_ERROR, vec![row]).await?.contains(&true))
-    }
 }
 
 fn decode(cells: &mut Cells<'_>) -> Result<NetworkPolicy> {
@@ -137,7 +127,8 @@ fn decode_with_error(row: &Row) -> Result<(NetworkPolicy, Option<ApplyError>)> {
 pub(crate) fn desired() -> Stream {
     let columns =
         "n.id, n.platform, n.region, n.shard, n.k8s_namespace, n.k8s_name, n.deployment_id, n.policy";
-    let query = Stream::query(columns, "cilium_network_policies n", "n.version", Some("n.gone"));
+    let query =
+        Stream::query(columns, "cilium_network_policies n", "n.version", Some("n.gone"), Some("n.change_id"));
     Stream { table: &TABLE, group: DESIRED, grave: GRAVE, queries: vec![query], decode: decode_desired }
 }
 
@@ -145,7 +136,7 @@ fn decode_desired(replies: &[Vec<Row>]) -> Result<Vec<Item>> {
     let item = |row: &Row| {
         let mut cells = row.cells();
         let policy = Arc::new(decode(&mut cells)?);
-        let at = feed::version_and_gone(&mut cells)?;
+        let at = feed::at(&mut cells)?;
         let topic = Topic::NetworkPolicies(policy.placement.clone());
         Ok(feed::item(topic, &policy.id, at, State::NetworkPolicy(policy.clone())))
     };
@@ -157,7 +148,7 @@ pub(crate) fn observed() -> Stream {
     let columns = "n.id, n.deployment_id, n.platform, n.region, n.shard, n.apply_error_reason, \
                    n.apply_error_message, n.apply_error_since";
     let from = "cilium_network_policies n";
-    let query = Stream::query(columns, from, "n.observed_version", Some("n.observed_gone"));
+    let query = Stream::query(columns, from, "n.observed_version", Some("n.observed_gone"), None);
     let grave = OBSERVED_GRAVE;
     Stream { table: &TABLE, group: OBSERVED, grave, queries: vec![query], decode: decode_observed }
 }
@@ -171,7 +162,7 @@ fn decode_observed(replies: &[Vec<Row>]) -> Result<Vec<Item>> {
             placement: place::decode(&mut cells)?,
             apply_error: place::decode_apply_error(&mut cells)?,
         });
-        let at = feed::version_and_gone(&mut cells)?;
+        let at = feed::at(&mut cells)?;
         let topic = Topic::NetworkPolicyReports(report.placement.clone());
         Ok(feed::item(topic, &report.id, at, State::NetworkPolicyReport(report.clone())))
     };

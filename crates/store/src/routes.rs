@@ -154,7 +154,7 @@ fn decode_targets(stored: Vec<StoredTarget>) -> Result<Targets, String> {
 /// The stream of routes.
 pub(crate) fn stream() -> Stream {
     let columns = "r.environment_id, r.hostname, r.targets, r.previous, r.follows, r.affinity";
-    let query = Stream::query(columns, "routes r", "r.version", Some("r.gone"));
+    let query = Stream::query(columns, "routes r", "r.version", Some("r.gone"), Some("r.change_id"));
     Stream { table: &TABLE, group: WATCHED, grave: GRAVE, queries: vec![query], decode: decode_stream }
 }
 
@@ -162,7 +162,7 @@ fn decode_stream(replies: &[Vec<Row>]) -> Result<Vec<Item>> {
     let item = |row: &Row| {
         let mut cells = row.cells();
         let route = Arc::new(decode(&mut cells)?);
-        let at = feed::version_and_gone(&mut cells)?;
+        let at = feed::at(&mut cells)?;
         let topic = Topic::Routes(route.environment);
         Ok(feed::item(topic, &route.hostname, at, State::Route(route.clone())))
     };

@@ -5,18 +5,18 @@ mod reports;
 use std::sync::{Arc, LazyLock};
 
 use model::{
-    cluster::ApplyError,
     deployment::DesiredState,
     id::{EnvironmentId, SentinelId},
     sentinel::{Desired, Generation, Observed, Rollout, Sentinel},
     size::{CpuMillis, MemoryMib, Replicas},
 };
 
+pub(crate) use self::reports::{STATUS, nothing_seen};
 pub use self::reports::{SentinelStatus, SentinelSubject};
 use crate::{
     Cause, Result, Row, Store, Value, Write,
     feed::{self, GRAVE, Item, OBSERVED_GRAVE, SentinelReport, State, Stream, Topic},
-    place::{self, apply_error_cells, placement_cells},
+    place::{self, placement_cells},
     projects::{after_cell, one},
     table::{Columns, Group, Patch, Table},
     value::{Cells, text},
@@ -25,7 +25,7 @@ use crate::{
 const DESIRED: usize = 0;
 const OBSERVED: usize = 1;
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| {
+pub(crate) static TABLE: LazyLock<Table> = LazyLock::new(|| {
     Table::new(Columns {
         table: "sentinels",
         key: &["id"],
@@ -86,7 +86,7 @@ static REMOVE_OBSERVED: LazyLock<Patch> =
 
 static ROLLOUT: LazyLock<Patch> = LazyLock::new(|| TABLE.patch(OBSERVED, &["rollout_status"], &[]));
 
-static APPLY_ERROR: LazyLock<Patch> = LazyLock::new(|| {
+pub(crate) static APPLY_ERROR: LazyLock<Patch> = LazyLock::new(|| {
     TABLE.patch(OBSERVED, &["apply_error_reason", "apply_error_message"], &["apply_error_since"])
 });
 
@@ -152,16 +152,6 @@ impl Write {
     pub async fn set_rollout(&mut self, id: SentinelId, rollout: Rollout) -> Result<bool> {
         let row = (vec![text(&id)], vec![rollout.as_str().into()]);
         Ok(self.patch_all(&TABLE, &ROLLOUT, vec![row]).await?.contains(&true))
-    }
-
-    /// Sets or clears why an agent cannot apply a sentinel.
-    pub async fn set_sentinel_apply_error(
-        &mut self,
-        id: SentinelId,
-        error: Option<&ApplyError>,
-    ) -> Result<bool> {
-        let row = (vec![text(&id)], apply_error_cells(error).to_vec());
-        Ok(self.patch_all(&TABLE, &APPLY_ERROR, vec![row]).await?.contains(&true))
     }
 }
 
@@ -241,7 +231,8 @@ fn decode_both(row: &Row) -> Result<(Sentinel, Observed)> {
 
 /// The stream of agents.
 pub(crate) fn desired() -> Stream {
-    let query = Stream::query(&TABLE.list("s."), "sentinels s", "s.version", Some("s.gone"));
+    let query =
+        Stream::query(&TABLE.list("s."), "sentinels s", "s.version", Some("s.gone"), Some("s.change_id"));
     Stream {
         table: &TABLE,
         group: DESIRED,
@@ -257,7 +248,7 @@ fn decode_desired_stream(replies: &[Vec<Row>]) -> Result<Vec<Item>> {
         let sentinel = Arc::new(decode(&mut cells)?);
         // The tombstone marks and who caused them are no part of the state.
         cells.skip(6);
-        let at = feed::version_and_gone(&mut cells)?;
+        let at = feed::at(&mut cells)?;
         let topic = Topic::Sentinels(sentinel.placement.clone());
         Ok(feed::item(topic, &sentinel.id, at, State::Sentinel(sentinel.clone())))
     };
@@ -267,7 +258,7 @@ fn decode_desired_stream(replies: &[Vec<Row>]) -> Result<Vec<Item>> {
 /// The stream of the workflow.
 pub(crate) fn observed() -> Stream {
     let columns = format!("s.id, s.environment_id, s.platform, s.region, s.shard, {SEEN}");
-    let query = Stream::query(&columns, "sentinels s", "s.observed_version", Some("s.observed_gone"));
+    let query = Stream::query(&columns, "sentinels s", "s.observed_version", Some("s.observed_gone"), None);
     let (grave, queries) = (OBSERVED_GRAVE, vec![query]);
     Stream { table: &TABLE, group: OBSERVED, grave, queries, decode: decode_observed_stream }
 }
@@ -281,7 +272,7 @@ fn decode_observed_stream(replies: &[Vec<Row>]) -> Result<Vec<Item>> {
             placement: place::decode(&mut cells)?,
             observed: decode_observed(&mut cells)?,
         });
-        let at = feed::version_and_gone(&mut cells)?;
+        let at = feed::at(&mut cells)?;
         let topic = Topic::SentinelReports(report.environment);
         Ok(feed::item(topic, &report.id, at, State::SentinelReport(report.clone())))
     };

@@ -12,13 +12,13 @@ use std::{
     time::Duration,
 };
 
-use model::watch::{Census, Cursor, Picture, Position};
+use model::watch::{Census, Cursor, Key, Picture, Position};
 use runtime::shutdown::Tasks;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Result, State, Store, Topic, Wake,
+    Item, Result, State, Store, Topic, Wake,
     backend::{Ear, POLL},
     events,
 };
@@ -100,6 +100,11 @@ impl Tail {
     /// What the topics hold beyond the cursor, now.
     pub fn picture(&self, topics: &[Topic], cursor: Cursor) -> Picture<Topic, State> {
         self.0.image().picture(topics, cursor)
+    }
+
+    /// The object a topic holds under a key, tombstones included.
+    pub fn get(&self, topic: &Topic, key: &Key) -> Option<Arc<Item>> {
+        self.0.image().get(topic, key).cloned()
     }
 
     /// How often it was woken, and by what.

@@ -1,6 +1,9 @@
 //! Tokens: kept as a hash, and on a stream, so that a revocation reaches every replica.
 
-use std::sync::{Arc, LazyLock};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use model::{
     id::TokenId,
@@ -56,6 +59,8 @@ const LIST: &str = "
   FROM tokens WHERE id > $1 AND NOT gone ORDER BY id LIMIT $2";
 const LOCK: &str = "UPDATE tokens SET last_used_at = last_used_at WHERE id = $1";
 
+const ANY_USER: &str = "SELECT EXISTS (SELECT 1 FROM tokens WHERE kind = 'user' AND NOT gone)";
+
 /// Two replicas write it for one token: the later use stays.
 const USED: &str = "
   UPDATE tokens SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)";
@@ -68,6 +73,11 @@ impl Store {
     /// The token with this hash, be it good or not. An unknown one is no error: it is what strangers bring.
     pub async fn token_by_hash(&self, hash: &TokenHash) -> Result<Option<Token>> {
         self.read(FIND, vec![hash.0.as_slice().into()]).await?.first().map(decode).transpose()
+    }
+
+    /// Whether any user's token is there, be it good or not: without one, this is the first start.
+    pub async fn has_tokens(&self) -> Result<bool> {
+        one(&self.read(ANY_USER, vec![]).await?, &"a user's token", |row| row.get(0))
     }
 
     pub async fn tokens(&self, after: Option<TokenId>, limit: u32) -> Result<Vec<Token>> {
@@ -88,9 +98,39 @@ impl Write {
         Ok(changed)
     }
 
+    /// The token as it is and stays until the commit.
+    pub async fn lock_token(&mut self, id: TokenId) -> Result<Token> {
+        one(&self.lock([LOCK, GET], vec![text(&id)]).await?, &id, decode)
+    }
+
+    /// Puts a new token in the place of one, which is good for only so long from now; what it opens and what it
+    /// is called are taken over. Answers with the new one.
+    ///
+    /// A revoked token has no successor: whoever holds it must not get one.
+    pub async fn rotate_token(
+        &mut self,
+        id: TokenId,
+        new: &Token,
+        overlap: Duration,
+        cause: &Cause,
+    ) -> Result<Token> {
+        let old = self.lock_token(id).await?;
+        if old.revoked_at.is_some() {
+            return Err(Error::Conflict(format!("{id} is revoked, and cannot be rotated")));
+        }
+        let overlap = i64::try_from(overlap.as_millis()).unwrap_or(i64::MAX);
+        let end = Millis(cause.at.0.saturating_add(overlap));
+        let end = old.expires_at.map_or(end, |sooner| sooner.min(end));
+        self.put(&TABLE, encode(&Token { expires_at: Some(end), ..old.clone() }, cause)).await?;
+        let new =
+            Token { name: old.name, scope: old.scope, revoked_at: None, last_used_at: None, ..new.clone() };
+        self.put(&TABLE, encode(&new, cause)).await?;
+        Ok(new)
+    }
+
     /// Revokes a token from this time on. One that is revoked already keeps its time.
     pub async fn revoke_token(&mut self, id: TokenId, at: Millis, cause: &Cause) -> Result<bool> {
-        let token = one(&self.lock([LOCK, GET], vec![text(&id)]).await?, &id, decode)?;
+        let token = self.lock_token(id).await?;
         if token.revoked_at.is_some_and(|earlier| earlier <= at) {
             return Ok(false);
         }
@@ -178,7 +218,7 @@ fn decode_scope(cells: &mut Cells<'_>) -> Result<Scope> {
 pub(crate) fn stream() -> Stream {
     let columns = "t.id, t.hash, t.kind, t.role, t.workspace_id, t.platform, t.region, t.shard, t.created_at, \
                    t.name, t.expires_at, t.revoked_at";
-    let query = Stream::query(columns, "tokens t", "t.version", Some("t.gone"));
+    let query = Stream::query(columns, "tokens t", "t.version", Some("t.gone"), Some("t.change_id"));
     Stream { table: &TABLE, group: WATCHED, grave: GRAVE, queries: vec![query], decode: decode_stream }
 }
 
@@ -186,7 +226,7 @@ fn decode_stream(replies: &[Vec<Row>]) -> Result<Vec<Item>> {
     let item = |row: &Row| {
         let mut cells = row.cells();
         let token = Arc::new(decode_watched(&mut cells)?);
-        let at = feed::version_and_gone(&mut cells)?;
+        let at = feed::at(&mut cells)?;
         Ok(feed::item(Topic::Tokens, &token.id, at, State::Token(token.clone())))
     };
     replies[0].iter().map(item).collect()

@@ -6,7 +6,6 @@ use std::{
 };
 
 use model::{
-    cluster::ApplyError,
     deployment::{Deployment, DesiredState, Status},
     id::DeploymentId,
     instance::Instance,
@@ -19,7 +18,7 @@ use crate::{
     Cause, Error, Result, Row, Value, Write, deployments,
     feed::{self, GRAVE, Grave, Item, Routing, State, Stream, Topic},
     instances,
-    place::{self, apply_error_cells, placement_cells},
+    place::{self, placement_cells},
     table::{Columns, Group, Patch, Table},
     value::{Cells, text},
 };
@@ -64,7 +63,7 @@ static REMOVE: LazyLock<Patch> =
 static REMOVE_ROUTING: LazyLock<Patch> =
     LazyLock::new(|| TABLE.patch(ROUTING, &["routing_gone"], &["routing_gone_at"]));
 
-static APPLY_ERROR: LazyLock<Patch> = LazyLock::new(|| {
+pub(crate) static APPLY_ERROR: LazyLock<Patch> = LazyLock::new(|| {
     TABLE.patch(ROUTING, &["apply_error_reason", "apply_error_message"], &["apply_error_since"])
 });
 
@@ -135,17 +134,6 @@ impl Write {
         Ok(removed.contains(&true))
     }
 
-    /// Sets or clears why an agent cannot apply a deployment.
-    pub async fn set_topology_apply_error(
-        &mut self,
-        id: DeploymentId,
-        placement: &Placement,
-        error: Option<&ApplyError>,
-    ) -> Result<bool> {
-        let row = (key(id, placement), apply_error_cells(error).to_vec());
-        Ok(self.patch_all(&TABLE, &APPLY_ERROR, vec![row]).await?.contains(&true))
-    }
-
     /// Copies a deployment's status onto its rows, in the order of their keys.
     pub(crate) async fn set_deployment_status(&mut self, id: DeploymentId, status: Status) -> Result<()> {
         let mut places = self.places_of(id).await?;
@@ -174,7 +162,7 @@ pub(crate) fn desired() -> Stream {
         deployments::TABLE.list("d.")
     );
     let from = "deployment_topology t JOIN deployments d ON d.id = t.deployment_id";
-    let query = Stream::query(&columns, from, "t.version", Some("t.gone"));
+    let query = Stream::query(&columns, from, "t.version", Some("t.gone"), Some("t.change_id"));
     Stream { table: &TABLE, group: DESIRED, grave: GRAVE, queries: vec![query], decode: decode_desired }
 }
 
@@ -188,7 +176,7 @@ fn decode_desired(replies: &[Vec<Row>]) -> Result<Vec<Item>> {
         cells.skip(4);
         let (id, topic) = (deployment.id, Topic::Deployments(placement.clone()));
         let workload = Workload { deployment, placement, namespace, scaling };
-        Ok(feed::item(topic, &id, feed::version_and_gone(&mut cells)?, State::Deployment(Arc::new(workload))))
+        Ok(feed::item(topic, &id, feed::at(&mut cells)?, State::Deployment(Arc::new(workload))))
     };
     replies[0].iter().map(item).collect()
 }
@@ -207,7 +195,8 @@ fn decode_scaling(cells: &mut Cells<'_>) -> Result<Scaling> {
 pub(crate) fn routing() -> Stream {
     let columns = "t.deployment_id, t.environment_id, t.platform, t.region, t.shard, t.upstream_protocol, \
                    t.deployment_status, t.apply_error_reason, t.apply_error_message, t.apply_error_since";
-    let rows = Stream::query(columns, "deployment_topology t", "t.routing_version", Some("t.routing_gone"));
+    let rows =
+        Stream::query(columns, "deployment_topology t", "t.routing_version", Some("t.routing_gone"), None);
     let grave = Some(Grave { gone: "routing_gone", gone_at: "routing_gone_at" });
     let queries = vec![rows, instances::routed_sql()];
     Stream { table: &TABLE, group: ROUTING, grave, queries, decode: decode_routing }
@@ -226,7 +215,7 @@ fn decode_routing(replies: &[Vec<Row>]) -> Result<Vec<Item>> {
         let placement = place::decode(&mut cells)?;
         let (protocol, status) = (cells.parse()?, cells.parse()?);
         let apply_error = place::decode_apply_error(&mut cells)?;
-        let at = feed::version_and_gone(&mut cells)?;
+        let at = feed::at(&mut cells)?;
         let instances = instances.remove(&(deployment, placement.clone())).unwrap_or_default();
         let topic = Topic::Routing(environment, placement.clone());
         let routing =

@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::{Bookmark, Census, Change, Cursor, Event, Key, Position, Version};
+use crate::id::ChangeId;
 
 /// An object as of its version, under the topic that streams ask for it by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub struct Item<S, T> {
     pub version: Version,
     /// A tombstone: the state is its last and says what is gone.
     pub gone: bool,
+    /// What the change is put down to, for whoever follows it from request to log; many have nothing.
+    pub change: Option<ChangeId>,
     pub state: T,
 }
 

@@ -191,7 +191,7 @@ fn a_log_keeps_its_newest_and_an_older_cursor_starts_over() {
 }
 
 fn item(topic: &'static str, key: &str, version: u64, gone: bool) -> Item<&'static str, State> {
-    Item { topic, key: Key::new(key), version: Version::new(version), gone, state: 0 }
+    Item { topic, key: Key::new(key), version: Version::new(version), gone, change: None, state: 0 }
 }
 
 /// One thing that happens between a table, its image and a reader.

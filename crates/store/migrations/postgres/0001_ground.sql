@@ -190,9 +190,11 @@ CREATE TABLE deployment_topology (
   routing_gone BOOLEAN NOT NULL,
   routing_gone_at BIGINT,
   routing_version BIGINT,
-  -- The last report that was taken.
+  -- The last report that was taken, of what runs and of what cannot be applied.
   report_epoch BIGINT NOT NULL DEFAULT 0,
   report_sequence BIGINT NOT NULL DEFAULT 0,
+  apply_epoch BIGINT NOT NULL DEFAULT 0,
+  apply_sequence BIGINT NOT NULL DEFAULT 0,
   PRIMARY KEY (deployment_id, platform, region, shard),
   FOREIGN KEY (platform, region, shard) REFERENCES clusters (platform, region, shard)
 );
@@ -268,6 +270,8 @@ CREATE TABLE sentinels (
   observed_version BIGINT,
   report_epoch BIGINT NOT NULL DEFAULT 0,
   report_sequence BIGINT NOT NULL DEFAULT 0,
+  apply_epoch BIGINT NOT NULL DEFAULT 0,
+  apply_sequence BIGINT NOT NULL DEFAULT 0,
   FOREIGN KEY (platform, region, shard) REFERENCES clusters (platform, region, shard)
 );
 CREATE UNIQUE INDEX sentinels_place ON sentinels (environment_id, platform, region, shard) WHERE NOT gone;
@@ -296,6 +300,8 @@ CREATE TABLE cilium_network_policies (
   observed_gone BOOLEAN NOT NULL,
   observed_gone_at BIGINT,
   observed_version BIGINT,
+  apply_epoch BIGINT NOT NULL DEFAULT 0,
+  apply_sequence BIGINT NOT NULL DEFAULT 0,
   FOREIGN KEY (platform, region, shard) REFERENCES clusters (platform, region, shard)
 );
 CREATE UNIQUE INDEX cilium_network_policies_name
@@ -427,23 +433,43 @@ CREATE TABLE workflows (
 );
 CREATE INDEX workflows_due ON workflows (wake_at) WHERE ended_at IS NULL;
 
-CREATE TABLE traffic (
-  bucket_at BIGINT NOT NULL,
+-- What each life of a sentinel told last, and what grew from one report to the next, in buckets.
+CREATE TABLE traffic_senders (
   environment_id TEXT NOT NULL,
+  platform TEXT NOT NULL,
+  region TEXT NOT NULL,
+  shard TEXT NOT NULL,
+  start_id TEXT NOT NULL,
+  sequence BIGINT NOT NULL,
+  seen_at BIGINT NOT NULL,
+  sums TEXT NOT NULL,
+  PRIMARY KEY (environment_id, platform, region, shard, start_id)
+);
+CREATE INDEX traffic_senders_silent ON traffic_senders (seen_at);
+
+CREATE TABLE traffic (
+  environment_id TEXT NOT NULL,
+  bucket_at BIGINT NOT NULL,
   hostname TEXT NOT NULL,
   deployment_id TEXT NOT NULL,
+  platform TEXT NOT NULL,
+  region TEXT NOT NULL,
+  shard TEXT NOT NULL,
   start_id TEXT NOT NULL,
   sums TEXT NOT NULL,
-  PRIMARY KEY (bucket_at, environment_id, hostname, deployment_id, start_id)
+  PRIMARY KEY (environment_id, bucket_at, hostname, deployment_id, platform, region, shard, start_id)
 );
+CREATE INDEX traffic_age ON traffic (bucket_at);
 
 CREATE TABLE requests (
-  id TEXT PRIMARY KEY,
-  at BIGINT NOT NULL,
   environment_id TEXT NOT NULL,
-  record TEXT NOT NULL
+  id TEXT NOT NULL,
+  at BIGINT NOT NULL,
+  record TEXT NOT NULL,
+  PRIMARY KEY (environment_id, id)
 );
 CREATE INDEX requests_environment ON requests (environment_id, at);
+CREATE INDEX requests_age ON requests (at, environment_id, id);
 
 CREATE TABLE sentinel_rollouts (
   id TEXT PRIMARY KEY,

@@ -187,9 +187,11 @@ CREATE TABLE deployment_topology (
   routing_gone INTEGER NOT NULL,
   routing_gone_at INTEGER,
   routing_version INTEGER,
-  -- The last report that was taken.
+  -- The last report that was taken, of what runs and of what cannot be applied.
   report_epoch INTEGER NOT NULL DEFAULT 0,
   report_sequence INTEGER NOT NULL DEFAULT 0,
+  apply_epoch INTEGER NOT NULL DEFAULT 0,
+  apply_sequence INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (deployment_id, platform, region, shard),
   FOREIGN KEY (platform, region, shard) REFERENCES clusters (platform, region, shard)
 ) STRICT;
@@ -265,6 +267,8 @@ CREATE TABLE sentinels (
   observed_version INTEGER,
   report_epoch INTEGER NOT NULL DEFAULT 0,
   report_sequence INTEGER NOT NULL DEFAULT 0,
+  apply_epoch INTEGER NOT NULL DEFAULT 0,
+  apply_sequence INTEGER NOT NULL DEFAULT 0,
   FOREIGN KEY (platform, region, shard) REFERENCES clusters (platform, region, shard)
 ) STRICT;
 CREATE UNIQUE INDEX sentinels_place ON sentinels (environment_id, platform, region, shard) WHERE NOT gone;
@@ -293,6 +297,8 @@ CREATE TABLE cilium_network_policies (
   observed_gone INTEGER NOT NULL,
   observed_gone_at INTEGER,
   observed_version INTEGER,
+  apply_epoch INTEGER NOT NULL DEFAULT 0,
+  apply_sequence INTEGER NOT NULL DEFAULT 0,
   FOREIGN KEY (platform, region, shard) REFERENCES clusters (platform, region, shard)
 ) STRICT;
 CREATE UNIQUE INDEX cilium_network_policies_name
@@ -424,23 +430,43 @@ CREATE TABLE workflows (
 ) STRICT;
 CREATE INDEX workflows_due ON workflows (wake_at) WHERE ended_at IS NULL;
 
-CREATE TABLE traffic (
-  bucket_at INTEGER NOT NULL,
+-- What each life of a sentinel told last, and what grew from one report to the next, in buckets.
+CREATE TABLE traffic_senders (
   environment_id TEXT NOT NULL,
+  platform TEXT NOT NULL,
+  region TEXT NOT NULL,
+  shard TEXT NOT NULL,
+  start_id TEXT NOT NULL,
+  sequence INTEGER NOT NULL,
+  seen_at INTEGER NOT NULL,
+  sums TEXT NOT NULL,
+  PRIMARY KEY (environment_id, platform, region, shard, start_id)
+) STRICT;
+CREATE INDEX traffic_senders_silent ON traffic_senders (seen_at);
+
+CREATE TABLE traffic (
+  environment_id TEXT NOT NULL,
+  bucket_at INTEGER NOT NULL,
   hostname TEXT NOT NULL,
   deployment_id TEXT NOT NULL,
+  platform TEXT NOT NULL,
+  region TEXT NOT NULL,
+  shard TEXT NOT NULL,
   start_id TEXT NOT NULL,
   sums TEXT NOT NULL,
-  PRIMARY KEY (bucket_at, environment_id, hostname, deployment_id, start_id)
+  PRIMARY KEY (environment_id, bucket_at, hostname, deployment_id, platform, region, shard, start_id)
 ) STRICT;
+CREATE INDEX traffic_age ON traffic (bucket_at);
 
 CREATE TABLE requests (
-  id TEXT PRIMARY KEY,
-  at INTEGER NOT NULL,
   environment_id TEXT NOT NULL,
-  record TEXT NOT NULL
+  id TEXT NOT NULL,
+  at INTEGER NOT NULL,
+  record TEXT NOT NULL,
+  PRIMARY KEY (environment_id, id)
 ) STRICT;
 CREATE INDEX requests_environment ON requests (environment_id, at);
+CREATE INDEX requests_age ON requests (at, environment_id, id);
 
 CREATE TABLE sentinel_rollouts (
   id TEXT PRIMARY KEY,

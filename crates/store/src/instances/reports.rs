@@ -7,20 +7,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::{
-    cluster::{Epoch, Sequence},
-    id::DeploymentId,
-    name::{KubernetesName, Placement, PodName},
+    cluster::Epoch,
+    name::{Placement, PodName},
     time::Millis,
 };
 
 use super::{
-    Inventory, OF_ROW, Report, Reported, decode_record, encode_record,
+    OF_ROW, Report, Reported, decode_record, encode_record,
     settle::{Change, Known, RowKey},
 };
 use crate::{
     Error, Result, Row, Value, Write,
     backend::Statement,
-    leases::{Terms, count_cell, epoch_cell},
+    leases::Terms,
     place::placement_cells,
     reports::{Heading, Mark, Taken, locked, newest, places},
     topology::{self, ROUTING},
@@ -72,20 +71,6 @@ const DELETE: &str = "
 const SEEN: &str = "
   UPDATE instances SET last_seen_at = $5
   WHERE deployment_id = $1 AND platform = $2 AND region = $3 AND shard = $4 AND last_seen_at < $5";
-
-const ROWS_OF_PLACE: &str = "
-  SELECT t.deployment_id, d.k8s_name FROM deployment_topology t JOIN deployments d ON d.id = t.deployment_id
-  WHERE t.platform = $1 AND t.region = $2 AND t.shard = $3 ORDER BY t.deployment_id";
-
-/// What was reported after the inventory stays; equal is the inventory itself, heard twice.
-const ADVANCE_TO_INVENTORY: &str = "
-  UPDATE deployment_topology SET report_epoch = $5 , report_sequence = $6
-  WHERE deployment_id = $1 AND platform = $2 AND region = $3 AND shard = $4
-    AND (report_epoch < $5 OR (report_epoch = $5 AND report_sequence <= $6))
-  RETURNING 1";
-
-const DELETE_OF_ROW: &str = "
-  DELETE FROM instances WHERE deployment_id = $1 AND platform = $2 AND region = $3 AND shard = $4 RETURNING 1";
 
 /// A row that a report names, and the pods it had when we looked.
 struct Found {
@@ -245,51 +230,6 @@ impl Write {
             self.stamp(&topology::TABLE, ROUTING, topology::key(deployment, &placement));
         }
         Ok(())
-    }
-
-    /// Takes an agent's list of everything it has: what else the store has in that place, and was not told of
-    /// later, is gone.
-    pub async fn take_inventory(
-        &mut self,
-        placement: &Placement,
-        epoch: Epoch,
-        sequence: Sequence,
-        names: &BTreeSet<KubernetesName>,
-    ) -> Result<Inventory> {
-        let rows = Statement { sql: ROWS_OF_PLACE, params: placement_cells(placement).into() };
-        let queries = Terms::queries(&[placement]).into_iter().chain([rows]).collect();
-        let replies = self.run_all(queries).await?;
-        let (terms, rows) = replies.split_at(1);
-        if Terms::read(&[placement], terms)?.accept(placement, Some(epoch)).is_none() {
-            return Ok(Inventory::WrongEpoch);
-        }
-        let mut absent: Vec<DeploymentId> = Vec::new();
-        for row in rows.iter().flatten() {
-            let mut cells = row.cells();
-            let (id, name): (_, KubernetesName) = (cells.parse()?, cells.parse()?);
-            if !names.contains(&name) {
-                absent.push(id);
-            }
-        }
-        absent.sort_unstable();
-        // Also where there is no instance: an older report that is still on its way must not bring one back.
-        let marks = [epoch_cell(epoch), count_cell(sequence.0)];
-        let advance = |id: &DeploymentId| {
-            let key = topology::key(*id, placement).into_iter().chain(marks.clone());
-            Statement { sql: ADVANCE_TO_INVENTORY, params: key.collect() }
-        };
-        let locks = self.run_all(absent.iter().map(advance).collect()).await?;
-        let locked = absent.into_iter().zip(locks).filter(|(_, rows)| !rows.is_empty()).map(|(id, _)| id);
-        let locked: Vec<_> = locked.collect();
-        let delete =
-            |id: &DeploymentId| Statement { sql: DELETE_OF_ROW, params: topology::key(*id, placement) };
-        let deleted = self.run_all(locked.iter().map(delete).collect()).await?;
-        let gone = locked.into_iter().zip(deleted).filter(|(_, rows)| !rows.is_empty()).map(|(id, _)| id);
-        let gone: Vec<_> = gone.collect();
-        for id in &gone {
-            self.stamp(&topology::TABLE, ROUTING, topology::key(*id, placement));
-        }
-        Ok(Inventory::Gone(gone))
     }
 }
 

@@ -6,13 +6,13 @@ use model::{
     cluster::{Epoch, Sequence},
     id::SentinelId,
     name::{ImageRef, KubernetesName, Placement},
-    sentinel::Health,
+    sentinel::{Health, Observed},
     size::Replicas,
 };
 
 use super::{OBSERVED, TABLE};
 use crate::{
-    Result, Write,
+    Result, Value, Write,
     backend::Statement,
     leases::Terms,
     place::placement_cells,
@@ -43,7 +43,7 @@ pub enum SentinelSubject {
     Name(KubernetesName),
 }
 
-static STATUS: LazyLock<Patch> = LazyLock::new(|| {
+pub(crate) static STATUS: LazyLock<Patch> = LazyLock::new(|| {
     TABLE.patch(OBSERVED, &["running_image", "available_replicas", "ready_replicas", "health"], &[])
 });
 
@@ -126,6 +126,12 @@ impl Write {
     }
 }
 
+/// The cells of [`STATUS`] for a sentinel of which there is nothing.
+pub(crate) fn nothing_seen() -> Vec<Value> {
+    let Observed { available, ready, health, .. } = Observed::nothing();
+    vec![Value::Null, available.get().into(), ready.get().into(), health.as_str().into()]
+}
+
 impl SentinelStatus {
     fn heading(&self) -> Heading<'_> {
         Heading { placement: &self.placement, epoch: self.epoch, sequence: self.sequence }
@@ -139,7 +145,7 @@ impl SentinelStatus {
         Statement { sql, params: placement_cells(&self.placement).into_iter().chain([subject]).collect() }
     }
 
-    fn cells(&self) -> Vec<crate::Value> {
+    fn cells(&self) -> Vec<Value> {
         vec![
             self.running_image.as_ref().map(text).into(),
             self.available.get().into(),

@@ -1,6 +1,6 @@
 //! Reports of instances: what counts, what changes, and that old news never wins.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use model::{
     cluster::{Epoch, Sequence},
@@ -11,7 +11,7 @@ use model::{
     name::{Message, Placement},
     time::Millis,
 };
-use store::{Inventory, Report, Reported, Routing, State, Taken, Topic};
+use store::{Inventory, Names, Report, Reported, Routing, State, Taken, Topic};
 
 use super::{AT, CAUSE, Ground, deployment, here, place, renewal, there};
 
@@ -219,11 +219,17 @@ pub async fn a_removed_row_takes_no_instances(ground: Ground) {
 }
 
 async fn inventory(ground: &Ground, epoch: Epoch, sequence: u64, numbers: &[u128]) -> (Inventory, usize) {
-    let names: BTreeSet<_> = numbers.iter().map(|number| deployment(*number).k8s_name).collect();
+    let deployments = numbers.iter().map(|number| deployment(*number).k8s_name).collect();
+    let names = Names { deployments, ..Names::default() };
     let sequence = Sequence(sequence);
     let taken =
         ground.stamped(async |write| write.take_inventory(&here(), epoch, sequence, &names).await).await;
     (taken.0, taken.1.len())
+}
+
+fn gone(numbers: &[u128]) -> Inventory {
+    let deployments = numbers.iter().copied().map(DeploymentId::sample).collect();
+    Inventory::Gone { deployments, sentinels: vec![] }
 }
 
 pub async fn an_inventory_ends_what_it_does_not_name(ground: Ground) {
@@ -231,9 +237,8 @@ pub async fn an_inventory_ends_what_it_does_not_name(ground: Ground) {
     take(&ground, &[report(epoch, 1, 1, pods(&[1])), report(epoch, 2, 2, pods(&[2]))]).await;
     let wrong = inventory(&ground, Epoch(epoch.0 + 1), 3, &[]).await;
     assert_eq!(wrong, (Inventory::WrongEpoch, 0));
-    let gone = Inventory::Gone(vec![DeploymentId::sample(1)]);
-    assert_eq!(inventory(&ground, epoch, 3, &[2]).await, (gone, 1));
-    assert_eq!(inventory(&ground, epoch, 3, &[2]).await, (Inventory::Gone(vec![]), 0));
+    assert_eq!(inventory(&ground, epoch, 3, &[2]).await, (gone(&[1]), 1));
+    assert_eq!(inventory(&ground, epoch, 3, &[2]).await, (gone(&[]), 0));
     assert!(names(&ground, 1).await.is_empty());
     assert_eq!(names(&ground, 2).await, ["dep-sample-2"]);
 }
@@ -241,17 +246,16 @@ pub async fn an_inventory_ends_what_it_does_not_name(ground: Ground) {
 pub async fn what_was_reported_after_an_inventory_stays(ground: Ground) {
     let epoch = placed(&ground).await;
     take(&ground, &[report(epoch, 5, 1, pods(&[1]))]).await;
-    assert_eq!(inventory(&ground, epoch, 4, &[]).await, (Inventory::Gone(vec![]), 0));
+    assert_eq!(inventory(&ground, epoch, 4, &[]).await, (gone(&[]), 0));
     assert_eq!(names(&ground, 1).await, ["dep-sample-1"]);
     // What an earlier term told is before every inventory of this one.
     let next = ground.begin(&here()).await;
-    let gone = Inventory::Gone(vec![DeploymentId::sample(1)]);
-    assert_eq!(inventory(&ground, next, 1, &[]).await, (gone, 1));
+    assert_eq!(inventory(&ground, next, 1, &[]).await, (gone(&[1]), 1));
 }
 
 pub async fn a_late_report_brings_nothing_back(ground: Ground) {
     let epoch = placed(&ground).await;
-    assert_eq!(inventory(&ground, epoch, 5, &[]).await, (Inventory::Gone(vec![]), 0));
+    assert_eq!(inventory(&ground, epoch, 5, &[]).await, (gone(&[]), 0));
     assert_eq!(take(&ground, &[report(epoch, 4, 1, pods(&[1]))]).await, (vec![Taken::Old], 0));
     assert_eq!(take(&ground, &[report(epoch, 6, 1, pods(&[1]))]).await.0, [Taken::Changed]);
 }

@@ -1,15 +1,15 @@
 //! Leases and terms, as far as they can be told without waiting: a lease of no time is past at once.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use model::{
     cluster::{Counts, Epoch, HeldBack, ListHash, Reachability},
     kind::Kind,
-    name::Line,
+    name::{Line, Placement},
 };
-use store::{Begun, Error, Expired, Renewal, Renewed, Result, Write};
+use store::{Begun, Error, Expired, Lease, Renewal, Renewed, Result, Write};
 
-use super::{Ground, TTL, agent, here, renewal, there, uid};
+use super::{CAUSE, Ground, TTL, agent, here, renewal, there, uid};
 
 fn other_uid() -> Line {
     "another-cluster".parse().unwrap()
@@ -22,6 +22,11 @@ async fn beat(ground: &Ground, renewals: &[Renewal]) -> (Vec<Renewed>, Vec<Strin
 /// A lease that is past as soon as it is there.
 fn ended(epoch: Option<Epoch>) -> Renewal {
     Renewal { ttl: Duration::ZERO, ..renewal(&here(), epoch) }
+}
+
+/// A lease of this term, with nothing confirmed.
+fn lease(epoch: Epoch) -> Lease {
+    Lease { epoch, confirmed: vec![] }
 }
 
 async fn expire(write: &mut Write) -> Result<Vec<Expired>> {
@@ -69,7 +74,7 @@ pub async fn a_renewal_spends_no_version(ground: Ground) {
     let before = ground.store.cluster(&here()).await.unwrap().lease_expires_at;
     let longer = Renewal { ttl: TTL * 2, ..renewal(&here(), Some(epoch)) };
     let (renewed, stamped) = beat(&ground, &[renewal(&there(), Some(term)), longer]).await;
-    assert_eq!((renewed, stamped), (vec![Renewed::Held; 2], vec![]));
+    assert_eq!((renewed, stamped), (vec![Renewed::Held(lease(term)), Renewed::Held(lease(epoch))], vec![]));
     assert!(ground.store.cluster(&here()).await.unwrap().lease_expires_at > before);
 }
 
@@ -85,8 +90,10 @@ pub async fn a_renewal_of_another_term_is_refused(ground: Ground) {
 
 pub async fn an_agent_without_terms_renews_while_none_lives(ground: Ground) {
     let (renewed, stamped) = beat(&ground, &[renewal(&here(), None)]).await;
-    assert_eq!((renewed, stamped), (vec![Renewed::Restored], vec!["clusters.version".to_owned()]));
-    assert_eq!(beat(&ground, &[renewal(&here(), None)]).await, (vec![Renewed::Held], vec![]));
+    assert_eq!(renewed, [Renewed::Restored(lease(Epoch(0)))]);
+    assert_eq!(stamped, ["clusters.version"]);
+    let held = vec![Renewed::Held(lease(Epoch(0)))];
+    assert_eq!(beat(&ground, &[renewal(&here(), None)]).await, (held, vec![]));
     // A lease without a term keeps nobody from beginning one.
     let start = async |write: &mut Write| write.begin_term(&here(), &uid(), &agent(), TTL).await;
     assert!(matches!(ground.write(start).await, Begun::Term { .. }));
@@ -111,7 +118,8 @@ pub async fn a_renewed_lease_restores_the_cluster(ground: Ground) {
     beat(&ground, &[ended(Some(epoch))]).await;
     ground.write(expire).await;
     let (renewed, stamped) = beat(&ground, &[renewal(&here(), Some(epoch))]).await;
-    assert_eq!((renewed, stamped), (vec![Renewed::Restored], vec!["clusters.version".to_owned()]));
+    assert_eq!(renewed, [Renewed::Restored(lease(epoch))]);
+    assert_eq!(stamped, ["clusters.version"]);
     assert_eq!(reachability(&ground).await, Reachability::Reachable);
 }
 
@@ -143,4 +151,76 @@ pub async fn a_heartbeat_reads_back_and_keeps_what_was_confirmed(ground: Ground)
     let cluster = ground.store.cluster(&here()).await.unwrap();
     assert_eq!((cluster.agent_version, cluster.counts), (full.agent_version, vec![]));
     assert_eq!(ground.store.clusters().await.unwrap().len(), 2);
+}
+
+pub async fn a_second_renews_expires_and_says_that_we_serve(ground: Ground) {
+    let epoch = ground.begin(&here()).await;
+    let silent = ground.begin(&there()).await;
+    beat(&ground, &[Renewal { ttl: Duration::ZERO, ..renewal(&there(), Some(silent)) }]).await;
+    beat(&ground, &[ended(Some(epoch))]).await;
+    let second = async |write: &mut Write| write.serve(&[renewal(&here(), Some(epoch))], TTL).await;
+    let ((renewed, expired), stamped) = ground.stamped(second).await;
+    assert_eq!(renewed, [Renewed::Held(lease(epoch))], "it came in time");
+    assert_eq!(expired, [Expired { placement: there(), epoch: silent }]);
+    assert_eq!(stamped, ["clusters.version"]);
+    assert_eq!(reachability(&ground).await, Reachability::Reachable);
+    assert_eq!(ground.stamped(second).await, ((renewed, vec![]), vec![]));
+}
+
+pub async fn a_heartbeat_is_answered_with_what_was_confirmed(ground: Ground) {
+    let epoch = ground.begin(&here()).await;
+    let [seen, other] = [ListHash([1; 32]), ListHash([2; 32])];
+    let held = |kind, hash| HeldBack { kind, hash, count: 7, confirmed: None };
+    let lists = vec![held(Kind::Sentinel, seen), held(Kind::Deployment, other)];
+    let full = Renewal { held_back: lists, ..renewal(&here(), Some(epoch)) };
+    assert_eq!(beat(&ground, std::slice::from_ref(&full)).await.0, [Renewed::Held(lease(epoch))]);
+    let confirm =
+        async |write: &mut Write| write.confirm_held_back(&here(), Kind::Sentinel, seen, &CAUSE).await;
+    ground.write(confirm).await;
+    let confirmed = Lease { epoch, confirmed: vec![(Kind::Sentinel, seen)] };
+    assert_eq!(beat(&ground, &[full]).await, (vec![Renewed::Held(confirmed)], vec![]));
+    let another = Renewal { held_back: vec![held(Kind::Sentinel, other)], ..renewal(&here(), Some(epoch)) };
+    assert_eq!(beat(&ground, &[another]).await.0, [Renewed::Held(lease(epoch))], "it was for one list");
+}
+
+/// So many clusters are served by two replicas at once, which hear and miss the same ones.
+const CROWD: usize = 40;
+
+pub async fn two_replicas_that_serve_the_same_clusters_do_not_deadlock(ground: Ground) {
+    let places: Vec<Placement> =
+        (0..CROWD).map(|number| format!("aws/us-east-1:s{number}").parse().unwrap()).collect();
+    ground
+        .write(async |write| {
+            for place in &places {
+                write.put_cluster(place, &CAUSE).await?;
+            }
+            Ok(())
+        })
+        .await;
+    let (ground, places) = (Arc::new(ground), Arc::new(places));
+    let (done, mut all) = tokio::sync::mpsc::channel(2);
+    for replica in 0..2 {
+        let (ground, places, done) = (ground.clone(), places.clone(), done.clone());
+        ground.clone().tasks.spawn("replica", async move {
+            for turn in 0..20 {
+                // Half of them are heard, in either order, and are past at once; the other half expires.
+                let beat = |place| Renewal { ttl: Duration::ZERO, ..renewal(place, None) };
+                let mut renewals: Vec<Renewal> = places.iter().skip(turn % 2).step_by(2).map(beat).collect();
+                if replica == 0 {
+                    renewals.reverse();
+                }
+                // Not through `retry`, which would hide a deadlock by trying again.
+                let mut write = ground.store.begin().await.unwrap();
+                write.serve(&renewals, TTL).await.unwrap();
+                write.commit().await.unwrap();
+            }
+            done.send(()).await.unwrap();
+        });
+    }
+    drop(done);
+    let mut ended = 0;
+    while all.recv().await.is_some() {
+        ended += 1;
+    }
+    assert_eq!(ended, 2, "both came to their end");
 }

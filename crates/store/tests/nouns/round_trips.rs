@@ -17,9 +17,9 @@ use model::{
     token::{Reach, Role, Scope, Token, TokenHash},
     watch::Version,
 };
-use store::{KeyHash, Keyspace, StoredKey};
+use store::{ApplySubject, KeyHash, Keyspace, StoredKey};
 
-use super::{AT, CAUSE, Ground, here, there};
+use super::{AT, CAUSE, Ground, apply_errors, here, there};
 
 pub async fn a_sentinel_reads_back(ground: Ground) {
     let mut sentinel = Sentinel { id: SentinelId::sample(9), placement: there(), ..Sentinel::sample() };
@@ -41,12 +41,11 @@ pub async fn a_sentinel_reads_back(ground: Ground) {
 pub async fn a_network_policy_reads_back(ground: Ground) {
     let policy = NetworkPolicy::sample();
     let error = ApplyError { reason: ApplyReason::Refused, message: Message::cut("no"), since: Millis(5) };
-    ground
-        .write(async |write| {
-            write.put_network_policy(&policy, &CAUSE).await?;
-            write.set_network_policy_apply_error(policy.id, Some(&error)).await
-        })
-        .await;
+    ground.write(async |write| write.put_network_policy(&policy, &CAUSE).await).await;
+    let epoch = ground.begin(&here()).await;
+    let subject = ApplySubject::NetworkPolicy(policy.id);
+    let report = apply_errors::report(&ground, subject, epoch, 1, Some(error.clone())).await;
+    apply_errors::take(&ground, &[report]).await;
     let stored = (policy.clone(), Some(error));
     assert_eq!(ground.store.network_policy(policy.id).await.unwrap(), stored);
     assert_eq!(ground.store.network_policies(&here(), None, 10).await.unwrap(), [stored]);

@@ -1,16 +1,14 @@
 //! Reports of sentinels: only the observed half changes.
 
 use model::{
-    cluster::{ApplyError, ApplyReason, Epoch, Sequence},
+    cluster::{Epoch, Sequence},
     id::SentinelId,
-    name::Message,
     sentinel::{Health, Observed, Rollout, Sentinel},
     size::Replicas,
-    time::Millis,
 };
-use store::{SentinelStatus, SentinelSubject, Taken};
+use store::{ApplySubject, Inventory, Names, SentinelStatus, SentinelSubject, Taken};
 
-use super::{CAUSE, Ground, here, there};
+use super::{CAUSE, Ground, apply_errors, here, there};
 
 async fn placed(ground: &Ground) -> Epoch {
     ground.write(async |write| write.put_sentinel(&Sentinel::sample(), &CAUSE).await).await;
@@ -89,16 +87,57 @@ pub async fn a_sentinel_is_found_by_its_name(ground: Ground) {
 pub async fn a_rollout_and_an_apply_error_survive_a_report(ground: Ground) {
     let epoch = placed(&ground).await;
     let id = Sentinel::sample().id;
-    let error = ApplyError { reason: ApplyReason::Conflict, message: Message::cut("no"), since: Millis(5) };
+    let error = apply_errors::error("no");
     ground
         .write(async |write| {
             assert!(write.set_rollout(id, Rollout::Rolling).await?);
             assert!(!write.set_rollout(id, Rollout::Rolling).await?);
-            write.set_sentinel_apply_error(id, Some(&error)).await
+            Ok(())
         })
         .await;
+    // A report of what runs may overtake it: each has its own order.
+    let failed =
+        apply_errors::report(&ground, ApplySubject::Sentinel(id), epoch, 5, Some(error.clone())).await;
+    apply_errors::take(&ground, &[failed]).await;
     take(&ground, &[status(epoch, 1, 2)]).await;
     let observed = observed(&ground).await;
     assert_eq!((observed.rollout, observed.apply_error), (Rollout::Rolling, Some(error)));
     assert_eq!(observed.available.get(), 2);
+}
+
+async fn inventory(ground: &Ground, epoch: Epoch, sequence: u64, names: &Names) -> (Inventory, Vec<String>) {
+    let sequence = Sequence(sequence);
+    ground.stamped(async |write| write.take_inventory(&here(), epoch, sequence, names).await).await
+}
+
+fn gone(sentinels: Vec<SentinelId>) -> Inventory {
+    Inventory::Gone { deployments: vec![], sentinels }
+}
+
+pub async fn an_inventory_ends_the_sentinels_it_does_not_name(ground: Ground) {
+    let epoch = placed(&ground).await;
+    let id = Sentinel::sample().id;
+    ground.write(async |write| write.set_rollout(id, Rollout::Rolling).await).await;
+    take(&ground, &[status(epoch, 1, 2)]).await;
+    let named = Names { sentinels: [Sentinel::sample().k8s_name].into(), ..Names::default() };
+    assert_eq!(inventory(&ground, epoch, 2, &named).await, (gone(vec![]), vec![]));
+    assert_eq!(observed(&ground).await.available.get(), 2);
+    let wrong = inventory(&ground, Epoch(epoch.0 + 1), 3, &Names::default()).await;
+    assert_eq!(wrong, (Inventory::WrongEpoch, vec![]));
+    let (ended, stamped) = inventory(&ground, epoch, 3, &Names::default()).await;
+    assert_eq!((ended, stamped), (gone(vec![id]), vec!["sentinels.observed_version".to_owned()]));
+    assert_eq!(observed(&ground).await, Observed { rollout: Rollout::Rolling, ..Observed::nothing() });
+    assert_eq!(inventory(&ground, epoch, 3, &Names::default()).await, (gone(vec![]), vec![]));
+    assert_eq!(take(&ground, &[status(epoch, 2, 2)]).await.0, [Taken::Old], "a late one brings nothing back");
+}
+
+pub async fn what_was_reported_of_a_sentinel_after_an_inventory_stays(ground: Ground) {
+    let epoch = placed(&ground).await;
+    take(&ground, &[status(epoch, 5, 2)]).await;
+    assert_eq!(inventory(&ground, epoch, 4, &Names::default()).await, (gone(vec![]), vec![]));
+    assert_eq!(observed(&ground).await.available.get(), 2);
+    ground.begin(&there()).await;
+    let next = ground.begin(&here()).await;
+    let ended = inventory(&ground, next, 1, &Names::default()).await.0;
+    assert_eq!(ended, gone(vec![Sentinel::sample().id]), "an earlier term was before all of this one");
 }

@@ -1,5 +1,7 @@
 //! The claims about nouns, the same for every database, and the ground they stand on.
 
+#[path = "apply_errors.rs"]
+pub mod apply_errors;
 #[path = "graves.rs"]
 pub mod graves;
 #[path = "instances.rs"]
@@ -10,6 +12,10 @@ pub mod leases;
 pub mod round_trips;
 #[path = "sentinels.rs"]
 pub mod sentinels;
+#[path = "tokens.rs"]
+pub mod tokens;
+#[path = "traffic.rs"]
+pub mod traffic;
 #[path = "tree.rs"]
 pub mod tree;
 #[path = "watched.rs"]
@@ -52,7 +58,12 @@ macro_rules! suite {
                 a_put_of_what_is_there_spends_no_version, every_stream_has_the_state_of_its_row,
                 a_hostname_moves_in_one_commit, a_revocation_is_never_taken_back,
                 the_use_of_a_token_spends_no_version, progress_reaches_every_place_of_a_deployment,
-                an_apply_error_is_set_and_cleared, a_confirmation_is_for_the_list_that_was_seen,
+                every_change_says_what_it_is_put_down_to, a_confirmation_is_for_the_list_that_was_seen,
+            }
+            apply_errors: {
+                an_apply_error_is_set_and_cleared, old_news_of_an_apply_never_wins,
+                an_error_of_a_state_that_is_no_longer_wanted_is_old, an_apply_of_what_is_not_there_is_no_error,
+                an_apply_without_a_term_is_believed_while_none_lives,
             }
             instances: {
                 a_report_is_routed, the_same_report_spends_no_version, old_news_never_wins,
@@ -66,6 +77,8 @@ macro_rules! suite {
             sentinels: {
                 a_sentinel_report_changes_only_what_was_seen, old_news_of_a_sentinel_never_wins,
                 a_sentinel_is_found_by_its_name, a_rollout_and_an_apply_error_survive_a_report,
+                an_inventory_ends_the_sentinels_it_does_not_name,
+                what_was_reported_of_a_sentinel_after_an_inventory_stays,
             }
             leases: {
                 a_term_begins_above_the_last, a_term_of_another_cluster_is_refused_while_the_lease_lives,
@@ -73,6 +86,17 @@ macro_rules! suite {
                 an_agent_without_terms_renews_while_none_lives, a_lease_that_is_past_makes_unreachable,
                 a_renewed_lease_restores_the_cluster, nobody_expires_while_nobody_served,
                 a_heartbeat_reads_back_and_keeps_what_was_confirmed,
+                a_second_renews_expires_and_says_that_we_serve, a_heartbeat_is_answered_with_what_was_confirmed,
+                two_replicas_that_serve_the_same_clusters_do_not_deadlock,
+            }
+            tokens: {
+                a_rotated_token_overlaps_with_its_successor, a_rotation_never_makes_a_token_live_longer,
+                a_revoked_token_is_not_rotated, a_new_store_has_no_user_token,
+            }
+            traffic: {
+                only_what_grew_counts_and_a_retry_counts_once, every_life_and_every_place_has_sums_of_its_own,
+                of_several_reports_of_one_life_the_newest_counts, traffic_is_kept_in_buckets_of_five_seconds,
+                a_request_reads_back, the_last_ten_thousand_requests_are_kept,
             }
             graves: {
                 a_tombstone_goes_with_its_row_and_raises_the_floor, a_stopped_row_stays_after_its_tombstone,

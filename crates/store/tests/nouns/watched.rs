@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use model::{
-    cluster::{ApplyError, ApplyReason, HeldBack, ListHash, Reachability},
+    cluster::{HeldBack, ListHash, Reachability},
     deployment::{Progress, Status},
     environment::Environment,
     event::Event,
-    id::{EnvironmentId, TokenId},
+    id::{ChangeId, EnvironmentId, TokenId},
     kind::Kind,
     name::Message,
     network_policy::NetworkPolicy,
@@ -18,8 +18,8 @@ use model::{
     topology::Topology,
 };
 use store::{
-    ClusterState, EnvironmentPolicies, Error, NetworkPolicyReport, Renewal, Result, SentinelReport, State,
-    Topic, Write,
+    Cause, ClusterState, EnvironmentPolicies, Error, NetworkPolicyReport, Renewal, Result, SentinelReport,
+    State, Topic, Write,
 };
 
 use super::{
@@ -113,6 +113,26 @@ pub async fn every_stream_has_the_state_of_its_row(ground: Ground) {
     assert_eq!(state, State::Event(Arc::new(Event::sample())));
 }
 
+pub async fn every_change_says_what_it_is_put_down_to(ground: Ground) {
+    ground.write(put_everything).await;
+    for item in ground.items().await {
+        let expected = match &item.topic {
+            // What agents report follows from no request of ours.
+            Topic::Routing(..) | Topic::SentinelReports(_) | Topic::NetworkPolicyReports(_) => None,
+            Topic::Events => Some(Event::sample().change),
+            _ => CAUSE.change,
+        };
+        assert_eq!(item.change, expected, "{:?}", item.topic);
+    }
+    let (other, id) = (Cause { change: Some(ChangeId::sample(4)), ..CAUSE }, Sentinel::sample().id);
+    ground.write(async |write| write.remove_sentinel(id, &other).await).await;
+    let item = ground.item(&Topic::Sentinels(here()), &id).await.unwrap();
+    assert_eq!((item.gone, item.change), (true, other.change), "a tombstone has its own");
+    ground.begin(&here()).await;
+    let item = ground.item(&Topic::Clusters, &here()).await.unwrap();
+    assert_eq!(item.change, None, "a heartbeat is not put down to whoever changed the row before it");
+}
+
 pub async fn a_hostname_moves_in_one_commit(ground: Ground) {
     let other = Environment { id: EnvironmentId::sample(2), ..Environment::sample().with_slug("preview") };
     let (route, moved) = (Route::sample(), Route { environment: other.id, ..Route::sample() });
@@ -183,36 +203,6 @@ pub async fn progress_reaches_every_place_of_a_deployment(ground: Ground) {
     let topic = Topic::Routing(Environment::sample().id, there());
     let State::Routing(routing) = ground.state(&topic, &deployment(1).id).await else { panic!("a routing") };
     assert_eq!(routing.status, Status::Failed);
-}
-
-pub async fn an_apply_error_is_set_and_cleared(ground: Ground) {
-    ground.write(put_everything).await;
-    let error = ApplyError { reason: ApplyReason::Forbidden, message: Message::cut("no"), since: Millis(5) };
-    let set = async |write: &mut Write, error: Option<&ApplyError>| {
-        Ok([
-            write.set_topology_apply_error(deployment(1).id, &here(), error).await?,
-            write.set_sentinel_apply_error(Sentinel::sample().id, error).await?,
-            write.set_network_policy_apply_error(NetworkPolicy::sample().id, error).await?,
-        ])
-    };
-    let observed = [
-        "deployment_topology.routing_version",
-        "sentinels.observed_version",
-        "cilium_network_policies.observed_version",
-    ];
-    let (changed, stamped) = ground.stamped(async |write| set(write, Some(&error)).await).await;
-    assert_eq!((changed, stamped.as_slice()), ([true; 3], observed.map(str::to_owned).as_slice()));
-    let later = ApplyError { since: Millis(6), ..error.clone() };
-    let (changed, _) = ground.stamped(async |write| set(write, Some(&later)).await).await;
-    assert_eq!(changed, [false; 3], "the same error at another time is no change");
-    let routing = Topic::Routing(Environment::sample().id, here());
-    let State::Routing(state) = ground.state(&routing, &deployment(1).id).await else { panic!("a routing") };
-    assert_eq!(state.apply_error, Some(error.clone()));
-    let observed = ground.store.sentinel(Sentinel::sample().id).await.unwrap().1;
-    assert_eq!(observed.apply_error, Some(error));
-    let (changed, _) = ground.stamped(async |write| set(write, None).await).await;
-    assert_eq!(changed, [true; 3]);
-    assert_eq!(ground.store.sentinel(Sentinel::sample().id).await.unwrap().1, Observed::nothing());
 }
 
 pub async fn a_confirmation_is_for_the_list_that_was_seen(ground: Ground) {

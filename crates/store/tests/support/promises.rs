@@ -1,10 +1,15 @@
 //! What both databases promise alike, from one write up to two processes.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
 
 use model::{
     deployment::Status,
-    id::HistoryId,
+    id::{DeploymentId, EnvironmentId, HistoryId, SentinelId},
+    route::{Affinity, Follows, Route, Targets},
+    sentinel::Sentinel,
     size::{Replicas, Scaling},
     time::Millis,
     topology::Topology,
@@ -42,6 +47,8 @@ macro_rules! promises {
             an_empty_store_gives_one_complete_empty_init,
             a_reader_ahead_of_a_replica_is_waited_for,
             pruning_keeps_a_tombstone_that_is_young_enough,
+            two_first_puts_of_one_row_are_no_conflict,
+            a_true_conflict_is_told_after_a_second_look,
         );
     };
 }
@@ -265,4 +272,68 @@ pub async fn pruning_keeps_a_tombstone_that_is_young_enough(database: &Database)
     assert_eq!(graves, young.0.iter().map(|stamped| stamped.version).collect::<Vec<_>>());
     let rows = database.number("SELECT COUNT(*) FROM deployment_topology").await;
     assert_eq!(rows, 1, "the pruned row is gone, the young tombstone is there");
+}
+
+fn sentinel(number: u128) -> Sentinel {
+    let id = SentinelId::sample(number);
+    Sentinel { id, environment: world::environment(), k8s_name: id.kubernetes_name(), ..Sentinel::sample() }
+        .at(&world::places()[0].to_string())
+}
+
+fn route(environment: u128, number: u128) -> Route {
+    Route {
+        environment: EnvironmentId::sample(environment),
+        hostname: format!("first-{number}.example.com").parse().expect("a hostname"),
+        targets: Targets::one(DeploymentId::sample(1)),
+        previous: None,
+        follows: Follows::Live,
+        affinity: Affinity::None,
+    }
+}
+
+/// Both rows have an index beside that of their key, in which two first puts can meet.
+pub async fn two_first_puts_of_one_row_are_no_conflict(database: &Database) {
+    let (store, _tasks) = open(database).await;
+    let cause = Cause { change: None, at: Millis(1) };
+    for number in 1000..1060 {
+        let (sentinel, route) = (sentinel(number), route(0, number));
+        let put_sentinel = || async {
+            let mut write = store.begin().await?;
+            write.put_sentinel(&sentinel, &cause).await?;
+            write.commit().await
+        };
+        let put_route = || async {
+            let mut write = store.begin().await?;
+            write.put_route(&route, &cause).await?;
+            write.commit().await
+        };
+        let (one, two) = tokio::join!(store.retry(put_sentinel), store.retry(put_sentinel));
+        let stamped = [one.expect("the one puts it"), two.expect("the other puts it")];
+        assert_eq!(stamped.map(|commit| commit.0.len()).iter().sum::<usize>(), 2, "it is put once");
+        let (one, two) = tokio::join!(store.retry(put_route), store.retry(put_route));
+        let stamped = [one.expect("the one puts it"), two.expect("the other puts it")];
+        assert_eq!(stamped.map(|commit| commit.0.len()).iter().sum::<usize>(), 1, "it is put once");
+        // A place has one sentinel: make room for the next.
+        let mut write = store.begin().await.expect("a write");
+        write.remove_sentinel(sentinel.id, &cause).await.expect("it is removed");
+        write.commit().await.expect("it commits");
+    }
+}
+
+pub async fn a_true_conflict_is_told_after_a_second_look(database: &Database) {
+    let (store, _tasks) = open(database).await;
+    let cause = Cause { change: None, at: Millis(1) };
+    let mut write = store.begin().await.expect("a write");
+    write.put_route(&route(0, 1), &cause).await.expect("it is put");
+    write.commit().await.expect("it commits");
+    let looks = AtomicU32::new(0);
+    let stolen = || async {
+        looks.fetch_add(1, Ordering::Relaxed);
+        let mut write = store.begin().await?;
+        write.put_route(&route(1, 1), &cause).await?;
+        write.commit().await
+    };
+    let put = store.retry(stolen).await;
+    assert!(matches!(put, Err(Error::Conflict(_))), "{put:?}");
+    assert_eq!(looks.into_inner(), 2);
 }

@@ -9,7 +9,10 @@ use rusqlite::{
     types::{ToSqlOutput, ValueRef},
 };
 
-use crate::{Error, Result, Row, Value, backend::Statement};
+use crate::{
+    Error, Result, Row, Value,
+    backend::{Statement, words},
+};
 
 /// How long to wait for another process's write before the database counts as busy.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -30,7 +33,7 @@ pub(crate) fn connect(path: &Path, clock: &Clock) -> Result<Connection> {
 }
 
 pub(crate) fn query(connection: &Connection, statement: &Statement) -> Result<Vec<Row>> {
-    let mut prepared = connection.prepare_cached(statement.sql).map_err(translate)?;
+    let mut prepared = connection.prepare_cached(words::for_sqlite(statement.sql)).map_err(translate)?;
     bind(&mut prepared, &statement.params)?;
     let columns = prepared.column_count();
     let mut cursor = prepared.raw_query();

@@ -1,0 +1,211 @@
+//! Why agents cannot apply what they are sent: taken in order, and only of what is wanted now.
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use model::{
+    cluster::{ApplyError, Epoch, Sequence},
+    id::{DeploymentId, NetworkPolicyId, SentinelId},
+    name::Placement,
+    watch::Version,
+};
+
+use crate::{
+    Result, Value, Write,
+    backend::Statement,
+    leases::Terms,
+    network_policies,
+    place::{apply_error_cells, placement_cells},
+    reports::{Heading, Mark, Taken, locked, newest, places},
+    sentinels,
+    table::{Patch, Table},
+    topology,
+    value::text,
+};
+
+/// What an agent says of its attempt to apply one object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApplyReport {
+    pub placement: Placement,
+    /// The agent's term; without one it is believed while no term lives, and has no order.
+    pub epoch: Option<Epoch>,
+    pub sequence: Sequence,
+    pub subject: ApplySubject,
+    /// The version of the state that it tried to apply.
+    pub observed_version: Version,
+    /// Why it cannot; nothing, once it is well again.
+    pub error: Option<ApplyError>,
+}
+
+/// What was to be applied, in the order in which rows are locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ApplySubject {
+    Deployment(DeploymentId),
+    Sentinel(SentinelId),
+    NetworkPolicy(NetworkPolicyId),
+}
+
+/// How the rows of one kind are found and locked. The parameters of each are the row's id, its place, and then
+/// those of the mark and the version.
+struct Rows {
+    find: String,
+    advance: String,
+    lock_unordered: String,
+}
+
+static DEPLOYMENTS: LazyLock<Rows> =
+    LazyLock::new(|| Rows::of("deployment_topology", "deployment_id", "routing_gone"));
+
+static SENTINELS: LazyLock<Rows> = LazyLock::new(|| Rows::of("sentinels", "id", "observed_gone"));
+
+static NETWORK_POLICIES: LazyLock<Rows> =
+    LazyLock::new(|| Rows::of("cilium_network_policies", "id", "observed_gone"));
+
+impl Rows {
+    /// Apply errors have an order of their own: what runs is told by another report, which may overtake.
+    fn of(table: &str, id: &str, gone: &str) -> Self {
+        let row = format!("{id} = $1 AND platform = $2 AND region = $3 AND shard = $4");
+        Self {
+            find: format!("SELECT 1 FROM {table} WHERE {row}"),
+            advance: format!(
+                "UPDATE {table} SET apply_epoch = $5 , apply_sequence = $6 WHERE {row} \
+                 AND (apply_epoch < $5 OR (apply_epoch = $5 AND apply_sequence < $6)) AND version <= $7 \
+                 RETURNING {gone}"
+            ),
+            lock_unordered: format!(
+                "UPDATE {table} SET apply_epoch = apply_epoch WHERE {row} \
+                 AND apply_epoch <= $5 AND version <= $6 RETURNING {gone}"
+            ),
+        }
+    }
+}
+
+impl Write {
+    /// Takes what agents say of their attempts to apply something; says of each what became of it, in the order
+    /// they were given in.
+    ///
+    /// Of several for one object the newest counts. One for a state that is no longer the one that is wanted is
+    /// old. Rows are locked kind by kind, in the order of their keys.
+    pub async fn take_apply_errors(&mut self, reports: &[ApplyReport]) -> Result<Vec<Taken>> {
+        let headings: Vec<Heading<'_>> = reports.iter().map(ApplyReport::heading).collect();
+        let mut taken = vec![Taken::Unknown; reports.len()];
+        let (keys, terms) = self.find_applied(reports, &headings, &mut taken).await?;
+        let newest = newest(keys, &headings, &mut taken);
+        let lock = |nth: &usize| reports[*nth].lock(headings[*nth].mark(terms[*nth]));
+        let locks = self.run_all(newest.values().map(lock).collect()).await?;
+        let mut heard = Vec::new();
+        for (nth, lock) in newest.into_values().zip(locks) {
+            match locked(&lock)? {
+                Some(false) => heard.push(nth),
+                Some(true) => taken[nth] = Taken::Unknown,
+                None => taken[nth] = Taken::Old,
+            }
+        }
+        // Of one kind at a time, each still in the order of its keys.
+        let mut by_table: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for nth in heard {
+            by_table.entry(reports[nth].subject.kind()).or_default().push(nth);
+        }
+        for heard in by_table.into_values() {
+            let (table, patch) = reports[heard[0]].subject.table();
+            let rows = heard.iter().map(|nth| reports[*nth].row()).collect();
+            let changed = self.patch_all(table, patch, rows).await?;
+            for (nth, changed) in heard.into_iter().zip(changed) {
+                taken[nth] = if changed { Taken::Changed } else { Taken::Same };
+            }
+        }
+        Ok(taken)
+    }
+
+    /// The row of each report that counts at all, and the term it counts under.
+    async fn find_applied<'a>(
+        &mut self,
+        reports: &'a [ApplyReport],
+        headings: &[Heading<'_>],
+        taken: &mut [Taken],
+    ) -> Result<(Vec<Option<(ApplySubject, &'a Placement)>>, Vec<Epoch>)> {
+        let places = places(headings.iter().copied());
+        let finds = reports.iter().map(ApplyReport::find);
+        let replies = self.run_all(Terms::queries(&places).into_iter().chain(finds).collect()).await?;
+        let (terms, found) = replies.split_at(places.len());
+        let terms = Terms::read(&places, terms)?;
+        let (mut keys, mut under) = (Vec::new(), Vec::new());
+        for (nth, rows) in found.iter().enumerate() {
+            let term = terms.accept(headings[nth].placement, headings[nth].epoch);
+            if term.is_none() {
+                taken[nth] = Taken::WrongEpoch;
+            }
+            let report = &reports[nth];
+            keys.push((term.is_some() && !rows.is_empty()).then_some((report.subject, &report.placement)));
+            under.push(term.unwrap_or_default());
+        }
+        Ok((keys, under))
+    }
+}
+
+impl ApplySubject {
+    fn kind(&self) -> usize {
+        match self {
+            Self::Deployment(_) => 0,
+            Self::Sentinel(_) => 1,
+            Self::NetworkPolicy(_) => 2,
+        }
+    }
+
+    fn id(&self) -> Value {
+        match self {
+            Self::Deployment(id) => text(id),
+            Self::Sentinel(id) => text(id),
+            Self::NetworkPolicy(id) => text(id),
+        }
+    }
+
+    fn rows(&self) -> &'static Rows {
+        match self {
+            Self::Deployment(_) => &DEPLOYMENTS,
+            Self::Sentinel(_) => &SENTINELS,
+            Self::NetworkPolicy(_) => &NETWORK_POLICIES,
+        }
+    }
+
+    fn table(&self) -> (&'static Table, &'static Patch) {
+        match self {
+            Self::Deployment(_) => (&topology::TABLE, &topology::APPLY_ERROR),
+            Self::Sentinel(_) => (&sentinels::TABLE, &sentinels::APPLY_ERROR),
+            Self::NetworkPolicy(_) => (&network_policies::TABLE, &network_policies::APPLY_ERROR),
+        }
+    }
+}
+
+impl ApplyReport {
+    fn heading(&self) -> Heading<'_> {
+        Heading { placement: &self.placement, epoch: self.epoch, sequence: self.sequence }
+    }
+
+    /// The row's id and place.
+    fn place(&self) -> Vec<Value> {
+        std::iter::once(self.subject.id()).chain(placement_cells(&self.placement)).collect()
+    }
+
+    fn find(&self) -> Statement {
+        Statement { sql: &self.subject.rows().find, params: self.place() }
+    }
+
+    fn lock(&self, mark: Mark) -> Statement {
+        let rows = self.subject.rows();
+        let (sql, marks) = match mark {
+            Mark::Ordered(marks) => (&rows.advance, Vec::from(marks)),
+            Mark::Unordered(marks) => (&rows.lock_unordered, Vec::from(marks)),
+        };
+        let version = Value::Int(i64::try_from(self.observed_version.get()).unwrap_or(i64::MAX));
+        Statement { sql, params: self.place().into_iter().chain(marks).chain([version]).collect() }
+    }
+
+    /// The row's key in its table, and what it is to say.
+    fn row(&self) -> (Vec<Value>, Vec<Value>) {
+        let key = match &self.subject {
+            ApplySubject::Deployment(id) => topology::key(*id, &self.placement),
+            ApplySubject::Sentinel(_) | ApplySubject::NetworkPolicy(_) => vec![self.subject.id()],
+        };
+        (key, apply_error_cells(self.error.as_ref()).to_vec())
+    }
+}
