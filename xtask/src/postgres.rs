@@ -21,6 +21,9 @@ use crate::stop::Stop;
 /// Where tests find the database.
 const ENV: &str = "KRANE_TEST_POSTGRES";
 
+/// Where they find the certificate that the server shows, which vouches for itself.
+const ROOTS_ENV: &str = "KRANE_TEST_POSTGRES_ROOTS";
+
 /// Between asking for a free port and listening on it another process may take it.
 const ATTEMPTS: usize = 3;
 
@@ -34,10 +37,12 @@ pub(crate) fn keep(stop: &Stop) -> Result<()> {
     let bin = install::find().context("PostgreSQL is not installed")?;
     let home = Home::make(bin)?;
     home.initialize()?;
+    home.certify()?;
     let mut server = home.start(stop)?;
     Said::Note(format!("PostgreSQL {} on port {}", server.version, server.port)).say();
     let address = format!("host=127.0.0.1 port={} user=postgres dbname=postgres", server.port);
     Said::Env(ENV.to_owned(), address).say();
+    Said::Env(ROOTS_ENV.to_owned(), home.certificate().display().to_string()).say();
     Said::Ready.say();
     while !stop.asked() {
         if let Some(status) = server.child.try_wait().context("wait for PostgreSQL")? {
@@ -88,6 +93,27 @@ impl Home {
         Ok(())
     }
 
+    /// Makes a certificate for the address that the server listens on; Debian's server comes with openssl.
+    fn certify(&self) -> Result<()> {
+        let output = self
+            .command_of(Path::new("openssl"))
+            .args(["req", "-x509", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"])
+            .args(["-days", "2", "-subj", "/CN=krane", "-addext", "subjectAltName=IP:127.0.0.1"])
+            // What vouches for itself must not claim to vouch for others.
+            .args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout"])
+            .arg(self.dir.join("key.pem"))
+            .arg("-out")
+            .arg(self.certificate())
+            .output()
+            .context("run openssl")?;
+        ensure!(output.status.success(), "openssl failed:\n{}", all_of(&output));
+        Ok(())
+    }
+
+    fn certificate(&self) -> PathBuf {
+        self.dir.join("certificate.pem")
+    }
+
     fn start(&self, stop: &Stop) -> Result<Server> {
         for _ in 0..ATTEMPTS {
             if let Some(server) = self.start_once(free_port()?, stop)? {
@@ -109,6 +135,10 @@ impl Home {
             .args(["-c", "max_connections=300", "-c", "listen_addresses=127.0.0.1"])
             .arg("-c")
             .arg(format!("unix_socket_directories={}", self.dir.display()))
+            .args(["-c", "ssl=on", "-c"])
+            .arg(format!("ssl_cert_file={}", self.certificate().display()))
+            .arg("-c")
+            .arg(format!("ssl_key_file={}", self.dir.join("key.pem").display()))
             .stdout(log.try_clone().context("share the log of PostgreSQL")?)
             .stderr(log)
             .spawn()
@@ -143,7 +173,11 @@ impl Home {
 
     /// One of the server's programs, as a user who may run it, and deaf to settings meant for others.
     fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(self.bin.join(program));
+        self.command_of(&self.bin.join(program))
+    }
+
+    fn command_of(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.current_dir(&self.dir).stdin(Stdio::null()).process_group(0);
         if let Some((user, group)) = self.user {

@@ -171,7 +171,7 @@ async fn open(name: &str, grouped: bool) -> (Database, Config) {
     let database = Database::postgres().await;
     let Config::Postgres(config) = database.config() else { unreachable!("it is PostgreSQL") };
     let url = config.url.replace("synchronous_commit=off", "synchronous_commit=on");
-    let config = store::PostgresConfig { url, connections_max: 8, pipelined: grouped };
+    let config = store::PostgresConfig { url, connections_max: 8, pipelined: grouped, roots: None };
     (database, Config::Postgres(config))
 }
 

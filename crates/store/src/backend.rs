@@ -6,7 +6,7 @@ pub(crate) mod words;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use runtime::{clock::Clock, random::Random, shutdown::Tasks};
+use runtime::{clock::Clock, random::Random, shutdown::Tasks, tls::Roots};
 
 pub use self::sqlite::Durability;
 use crate::{Error, Result, Row, Value, error};
@@ -38,6 +38,8 @@ pub struct PostgresConfig {
     pub connections_max: usize,
     /// The last statements of a transaction travel with its COMMIT, in one round trip.
     pub pipelined: bool,
+    /// Whose word on the server's certificate counts: with it every connection is encrypted, without it none.
+    pub roots: Option<Roots>,
 }
 
 /// What a store needs of the process it lives in.
@@ -99,7 +101,7 @@ impl Config {
     }
 
     pub fn postgres(url: impl Into<String>) -> Self {
-        Self::Postgres(PostgresConfig { url: url.into(), connections_max: 8, pipelined: true })
+        Self::Postgres(PostgresConfig { url: url.into(), connections_max: 8, pipelined: true, roots: None })
     }
 }
 

@@ -4,13 +4,15 @@
 mod support;
 
 use std::{
+    path::PathBuf,
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
-use store::{Error, Store, Tail};
+use runtime::{shutdown::Tasks, tls::Roots};
+use store::{Config, Error, PostgresConfig, Store, Surroundings, Tail};
 use support::{
-    database::{Database, simple_query},
+    database::{Database, environment, simple_query},
     promises::{open, put, scale, topic},
 };
 use tokio::{sync::Barrier, time::timeout};
@@ -129,4 +131,57 @@ async fn a_killed_connection_fails_its_write_clearly_and_costs_a_reader_nothing(
     assert!(retried(&store, 1).await.is_ok(), "the process lives");
     let picture = timeout(Duration::from_secs(5), stream.next()).await.expect("soon").expect("a picture");
     assert!(!picture.is_init && picture.items.len() == 1);
+}
+
+/// The server that `cargo xtask test` starts shows a certificate for 127.0.0.1, which is its own root.
+async fn open_encrypted(database: &Database, roots: PathBuf) -> store::Result<Store> {
+    let Config::Postgres(config) = database.config() else { panic!("it is PostgreSQL") };
+    let config = Config::Postgres(PostgresConfig { roots: Some(Roots::File(roots)), ..config });
+    Store::open(&config, Surroundings::real(Tasks::new())).await
+}
+
+fn own_root() -> PathBuf {
+    environment("KRANE_TEST_POSTGRES_ROOTS").into()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_with_roots_speaks_only_through_tls() {
+    let database = Database::postgres().await;
+    let store = open_encrypted(&database, own_root()).await.expect("the certificate is believed");
+    support::world::lay(&store).await.unwrap();
+    let of_the_store = |state: &str| {
+        format!(
+            "SELECT count(*) FROM pg_stat_ssl s JOIN pg_stat_activity a USING (pid) \
+             WHERE a.application_name = 'krane_' || current_schema() AND {state}"
+        )
+    };
+    assert_eq!(database.number(&of_the_store("NOT s.ssl")).await, 0, "nothing goes in plain text");
+    assert!(database.number(&of_the_store("s.ssl")).await > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_nobody_vouches_for_is_refused_for_good() {
+    let database = Database::postgres().await;
+    let directory = tempfile::tempdir().unwrap();
+    let other = directory.path().join("other.pem");
+    let certificate = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
+    std::fs::write(&other, certificate.cert.pem()).unwrap();
+    let error = open_encrypted(&database, other).await.err().expect("it is refused");
+    assert!(error.to_string().contains("certificate"), "{error}");
+    assert!(!error.is_transient(), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn modes_that_contradict_the_roots_are_refused() {
+    let database = Database::postgres().await;
+    let Config::Postgres(config) = database.config() else { panic!("it is PostgreSQL") };
+    let open = async |mode: &str, roots: Option<Roots>| {
+        let url = format!("{} sslmode={mode}", config.url);
+        let config = Config::Postgres(PostgresConfig { url, roots, ..config.clone() });
+        Store::open(&config, Surroundings::real(Tasks::new())).await.err().map(|error| error.to_string())
+    };
+    let without = open("require", None).await.expect("it is refused");
+    assert!(without.contains("sslmode=require needs roots"), "{without}");
+    let against = open("disable", Some(Roots::File(own_root()))).await.expect("it is refused");
+    assert!(against.contains("sslmode=disable"), "{against}");
 }

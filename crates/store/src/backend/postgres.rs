@@ -1,6 +1,7 @@
 //! PostgreSQL: pooled connections, pipelined commits, and one connection beside them for the bell.
 
 mod bell;
+mod tls;
 mod values;
 
 use std::{sync::Arc, time::Duration};
@@ -11,10 +12,10 @@ use deadpool_postgres::{
 use futures_util::{TryStreamExt, future::maybe_done, pin_mut, poll};
 use runtime::shutdown::Tasks;
 use tokio::runtime::Handle;
-use tokio_postgres::{Config, NoTls, Statement as Prepared, error::SqlState};
+use tokio_postgres::{Config, Statement as Prepared, error::SqlState};
 
-use self::bell::Bell;
 pub(crate) use self::bell::Ear;
+use self::{bell::Bell, tls::Tls};
 use super::{PostgresConfig, Statement, Surroundings};
 use crate::{Error, Result, Row, Value, clock, schema};
 
@@ -53,13 +54,10 @@ enum Step<'a> {
 
 impl Postgres {
     pub(crate) async fn open(config: &PostgresConfig, surroundings: &Surroundings) -> Result<Self> {
-        let server: Config = config.url.parse().map_err(|_| {
-            // The text of the error may quote the address, password included.
-            Error::broken("the address of the PostgreSQL server cannot be parsed")
-        })?;
-        migrate(&server, surroundings).await?;
+        let (server, tls) = tls::of(config)?;
+        migrate(&server, &tls, surroundings).await?;
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-        let pool = Pool::builder(Manager::from_config(server.clone(), NoTls, recycling))
+        let pool = Pool::builder(Manager::from_config(server.clone(), tls.clone(), recycling))
             .max_size(config.connections_max)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(PATIENCE))
@@ -67,7 +65,7 @@ impl Postgres {
             .post_create(foundation_hook(surroundings.clone()))
             .build()
             .map_err(|error| Error::broken(error.to_string()))?;
-        let bell = Bell::hang(server, surroundings);
+        let bell = Bell::hang(server, tls, surroundings);
         Ok(Self { pool, bell, pipelined: config.pipelined, tasks: surroundings.tasks.clone() })
     }
 
@@ -229,8 +227,8 @@ async fn rows(client: &tokio_postgres::Client, prepared: &Prepared, params: &[Va
 }
 
 /// Steps run in one transaction under a lock, on a connection that no reader uses.
-async fn migrate(server: &Config, surroundings: &Surroundings) -> Result<()> {
-    let (mut client, connection) = server.connect(NoTls).await.map_err(translate)?;
+async fn migrate(server: &Config, tls: &Tls, surroundings: &Surroundings) -> Result<()> {
+    let (mut client, connection) = server.connect(tls.clone()).await.map_err(translate)?;
     let work = async {
         let transaction = client.transaction().await.map_err(translate)?;
         transaction.batch_execute(MIGRATION_LOCK).await.map_err(translate)?;
@@ -279,7 +277,11 @@ fn unavailable(error: PoolError) -> Error {
 }
 
 pub(crate) fn translate(error: tokio_postgres::Error) -> Error {
-    let text = error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string);
+    let text = match (error.as_db_error(), std::error::Error::source(&error)) {
+        (Some(said), _) => said.to_string(),
+        (None, Some(cause)) => format!("{error}: {cause}"),
+        (None, None) => error.to_string(),
+    };
     // No answer of the server, but of the way to it: refused, reset, gone.
     let is_lost = |error: &tokio_postgres::Error| {
         error.is_closed()

@@ -27,7 +27,7 @@ impl Database {
     /// A new schema in the server that `cargo xtask test` started.
     pub async fn postgres() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let server = postgres_address();
+        let server = environment("KRANE_TEST_POSTGRES");
         let schema = format!("t{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         simple_query(&server, &format!("CREATE SCHEMA {schema}")).await;
         Self::Postgres { server, schema }
@@ -45,6 +45,7 @@ impl Database {
                 url: self.address("krane"),
                 connections_max: 10,
                 pipelined: true,
+                roots: None,
             }),
         }
     }
@@ -97,10 +98,10 @@ impl Database {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the address is the test run's, not a setting of ours")]
-fn postgres_address() -> String {
-    std::env::var("KRANE_TEST_POSTGRES")
-        .expect("run these tests by `cargo xtask test`, which starts PostgreSQL")
+/// What the test run tells about the server it started.
+#[expect(clippy::disallowed_methods, reason = "it is the test run's, not a setting of ours")]
+pub fn environment(name: &str) -> String {
+    std::env::var(name).expect("run these tests by `cargo xtask test`, which starts PostgreSQL")
 }
 
 fn sqlite_rows(path: &std::path::Path, sql: &str) -> Vec<Vec<String>> {

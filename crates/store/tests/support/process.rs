@@ -81,7 +81,12 @@ pub fn run(arguments: &[String]) {
             }
             Config::Postgres(_) => unreachable!("it is SQLite"),
         },
-        _ => Config::Postgres(PostgresConfig { url: place.clone(), connections_max: 4, pipelined: true }),
+        _ => Config::Postgres(PostgresConfig {
+            url: place.clone(),
+            connections_max: 4,
+            pipelined: true,
+            roots: None,
+        }),
     };
     let chance = Random::seeded(seed.parse().expect("a seed"));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();

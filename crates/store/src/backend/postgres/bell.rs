@@ -11,9 +11,9 @@ use std::{
 use futures_util::{TryStreamExt, stream};
 use runtime::clock::Clock;
 use tokio::sync::{Notify, watch};
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
+use tokio_postgres::{AsyncMessage, Client, Config};
 
-use super::translate;
+use super::{tls::Tls, translate};
 use crate::{
     Result,
     backend::{POLL, Surroundings, Wake},
@@ -37,11 +37,11 @@ pub(crate) struct Bell {
 
 impl Bell {
     /// Keeps a connection that rings for our commits and hears other processes'.
-    pub(crate) fn hang(server: Config, surroundings: &Surroundings) -> Self {
+    pub(super) fn hang(server: Config, tls: Tls, surroundings: &Surroundings) -> Self {
         let pull = Arc::<Notify>::default();
         let (heard, theirs) = watch::channel(());
         let Surroundings { clock, tasks, .. } = surroundings.clone();
-        let attendant = Attendant { server, pull: pull.clone(), heard, clock: clock.clone() };
+        let attendant = Attendant { server, tls, pull: pull.clone(), heard, clock: clock.clone() };
         let token = tasks.token();
         tasks.spawn("bell", async move {
             // It ends with the process's tasks, or with the store that rings it.
@@ -81,6 +81,7 @@ impl Ear {
 /// Whoever stands at the bell's connection.
 struct Attendant {
     server: Config,
+    tls: Tls,
     pull: Arc<Notify>,
     heard: watch::Sender<()>,
     clock: Clock,
@@ -97,7 +98,7 @@ impl Attendant {
     }
 
     async fn serve(&self) -> Result<()> {
-        let (client, mut connection) = self.server.connect(NoTls).await.map_err(translate)?;
+        let (client, mut connection) = self.server.connect(self.tls.clone()).await.map_err(translate)?;
         let own = AtomicI32::new(0);
         let listen = async {
             let mut messages = stream::poll_fn(|context| connection.poll_message(context));
