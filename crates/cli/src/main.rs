@@ -1,6 +1,8 @@
 //! The one binary: a role per subcommand, composed from the crates below.
 
+mod control;
 mod dev;
+mod process;
 mod version;
 
 use std::process::ExitCode;
@@ -30,6 +32,8 @@ struct Krane {
 enum Command {
     /// Run everything there is, here, and stop it with Ctrl-C
     Dev(dev::Dev),
+    /// Run the control plane, or look after its store
+    Control(control::Control),
     /// Print the version
     Version,
 }
@@ -37,6 +41,7 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Krane::parse().command {
         Command::Dev(dev) => dev.run(),
+        Command::Control(control) => control.run(),
         Command::Version => version::print(),
     };
     match done {

@@ -54,6 +54,53 @@ fn a_wrong_setting_is_refused_with_its_name() {
     assert!(!succeeded && text.contains("--admin"), "{text}");
 }
 
+#[test]
+fn tokens_are_made_and_ended_on_the_store_before_anything_runs() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let home = directory.path().join("state");
+    let home = home.to_str().expect("UTF-8");
+    let control = |arguments: &[&str]| output(&[&["control", "--directory", home], arguments].concat());
+
+    let (succeeded, made) =
+        control(&["token", "create", "--kind", "agent", "--region", "aws/us-east-1", "--json"]);
+    assert!(succeeded && made.contains("\"opens\":\"aws/us-east-1:default\""), "{made}");
+    let field = |name: &str| {
+        let text = made.split(&format!("\"{name}\":\"")).nth(1).and_then(|rest| rest.split('"').next());
+        text.unwrap_or_else(|| panic!("no {name} in {made}")).to_owned()
+    };
+    let (id, token) = (field("id"), field("token"));
+    assert!(token.starts_with("krane_agent_"), "{made}");
+
+    let (succeeded, clusters) = control(&["cluster", "list"]);
+    assert!(succeeded && clusters.contains("aws/us-east-1:default") && clusters.contains("never_seen"));
+    let (succeeded, listed) = control(&["token", "list"]);
+    assert!(succeeded && listed.contains(&id) && !listed.contains(&token), "{listed}");
+    let (succeeded, rotated) = control(&["token", "rotate", &id, "--overlap", "1h"]);
+    assert!(succeeded && rotated.contains("krane_agent_") && !rotated.contains(&token), "{rotated}");
+    let (succeeded, revoked) = control(&["token", "revoke", &id]);
+    assert!(succeeded && revoked.contains("is revoked"), "{revoked}");
+    let (succeeded, listed) = control(&["token", "list", "--json"]);
+    assert!(succeeded && listed.lines().count() == 2 && listed.contains("\"revoked_at\":\"20"), "{listed}");
+    let hash = "0".repeat(64);
+    let (succeeded, refused) =
+        control(&["cluster", "confirm", "aws/us-east-1", "--kind", "deployment", "--hash", &hash]);
+    assert!(!succeeded && refused.contains("holds back no such list"), "{refused}");
+}
+
+#[test]
+fn a_token_that_opens_nothing_is_refused_with_what_is_missing() {
+    let (succeeded, text) = output(&["control", "token", "create", "--kind", "agent"]);
+    assert!(!succeeded && text.contains("--region"), "{text}");
+    let (succeeded, text) = output(&["control", "token", "create", "--kind", "user"]);
+    assert!(!succeeded && text.contains("--role"), "{text}");
+}
+
+#[test]
+fn control_refuses_postgres_without_a_credential_key_and_says_why() {
+    let (succeeded, text) = output(&["control", "--url", "postgres://krane:hunter2@127.0.0.1:1/krane"]);
+    assert!(!succeeded && text.contains("credential_key") && !text.contains("hunter2"), "{text}");
+}
+
 /// Starts `krane dev`, asks for its health, interrupts it, and returns what it had said.
 fn run_dev(directory: &std::path::Path) -> Vec<String> {
     let directory = directory.to_str().expect("UTF-8");
@@ -69,7 +116,7 @@ fn run_dev(directory: &std::path::Path) -> Vec<String> {
     }
     let admin = lines.iter().find_map(|line| line.strip_prefix("admin   http://")?.split('/').next());
     let health = get(admin.expect("it says where its health is"), "/health/ready");
-    assert!(health.starts_with("HTTP/1.1 200") && health.contains("\"store\""), "{health}");
+    assert!(health.starts_with("HTTP/1.1 200") && health.contains("\"control\""), "{health}");
     interrupt(&mut child);
     assert!(child.wait().expect("it ends").success(), "it ends well");
     lines

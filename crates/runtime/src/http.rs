@@ -172,4 +172,9 @@ impl Closing {
     pub async fn closing(&self) {
         self.0.cancelled().await;
     }
+
+    /// The same, for an answer that outlives its request.
+    pub fn token(&self) -> CancellationToken {
+        self.0.clone()
+    }
 }

@@ -151,7 +151,7 @@ impl Tasks {
             let _entry = entry;
             future.await;
         };
-        let span = tracing::info_span!("task", name);
+        let span = tracing::info_span!("task", task = name);
         // Not under the lock: a runtime that is going down drops the future, and with it the entry, here.
         let abort = tokio::spawn(tracked.instrument(span)).abort_handle();
 

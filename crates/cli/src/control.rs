@@ -1,0 +1,177 @@
+//! `krane control`: the control plane as a process, and what an operator does to its store.
+
+mod cluster;
+mod token;
+
+use std::{fmt::Write as _, net::SocketAddr, path::PathBuf};
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use control::config::ControlConfig;
+use runtime::{
+    clock::Clock,
+    config::{Loaded, load_file, read_environment},
+    random::Random,
+    shutdown::Tasks,
+    telemetry,
+};
+use store::{Store, Surroundings};
+
+use crate::process::{Process, block_on};
+
+const EXAMPLES: &str = "Examples:
+  krane control                                        a SQLite file under .krane
+  krane control --config /etc/krane/control.toml
+  krane control --url postgres://krane@db/krane --listen 0.0.0.0:7070
+  krane control token create --kind agent --region aws/us-east-1
+  krane control cluster list
+
+Every setting can also come from the environment: KRANE_CONTROL__LEASE__DURATION=30s.";
+
+#[derive(Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = false)]
+pub(crate) struct Control {
+    #[command(flatten)]
+    settings: Settings,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Args)]
+struct Settings {
+    /// The settings, as TOML
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where files of our own are kept; made if it is not there
+    #[arg(long, global = true, value_name = "DIR")]
+    directory: Option<PathBuf>,
+    /// The PostgreSQL server to keep everything in, instead of a SQLite file
+    #[arg(long, global = true, value_name = "URL")]
+    url: Option<String>,
+    /// Where agents and sentinels connect; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// Where health and metrics are served; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<SocketAddr>,
+    /// What is logged, to stderr: a level, or levels by module
+    #[arg(long, value_name = "LEVELS")]
+    log: Option<String>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make, list, rotate and revoke tokens
+    Token(token::Token),
+    /// List clusters, and confirm deletions that they hold back
+    Cluster(cluster::Cluster),
+}
+
+/// A store that is open for one command.
+struct Opened {
+    store: Store,
+    clock: Clock,
+    random: Random,
+    tasks: Tasks,
+}
+
+impl Control {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        // Before anything is made: a question that cannot be answered must not leave a store behind.
+        if let Some(Command::Token(token)) = &self.command {
+            token.check()?;
+        }
+        let loaded = self.settings.load()?;
+        let Some(command) = &self.command else { return serve(loaded) };
+        block_on(async {
+            let opened = Opened::open(&loaded.value).await?;
+            let done = match command {
+                Command::Token(token) => token.run(&opened).await,
+                Command::Cluster(cluster) => cluster.run(&opened).await,
+            };
+            opened.close().await;
+            done
+        })
+    }
+}
+
+impl Settings {
+    /// The file, then the environment, then what was said here; each wins over the one before.
+    fn load(&self) -> anyhow::Result<Loaded<ControlConfig>> {
+        let mut environment = read_environment();
+        let mut say = |key: &str, value: Option<String>| {
+            environment.extend(value.map(|value| (format!("KRANE_CONTROL__{key}"), value)));
+        };
+        say("DIRECTORY", self.directory.as_ref().map(|directory| directory.display().to_string()));
+        say("STORE__URL", self.url.clone());
+        say("LISTEN", self.listen.map(|address| address.to_string()));
+        say("ADMIN", self.admin.map(|address| address.to_string()));
+        say("LOG__LEVELS", self.log.clone());
+        load_file("control", self.config.as_deref(), environment).context("the settings are not usable")
+    }
+}
+
+fn serve(loaded: Loaded<ControlConfig>) -> anyhow::Result<()> {
+    let log = &loaded.value.log;
+    telemetry::init(&log.levels, log.format, &Clock::system()).context("log.levels")?;
+    let effective = loaded.effective().to_owned();
+    block_on(async {
+        let is_encrypted = loaded.value.tls.is_some();
+        let process = Process::build("control", loaded.value, effective).await?;
+        let greeting = greeting(&process, is_encrypted).await?;
+        process.run(&greeting).await
+    })
+}
+
+async fn greeting(process: &Process, is_encrypted: bool) -> anyhow::Result<String> {
+    let control = process.bound.control();
+    let database = control.store().describe().await.context("the store does not answer")?;
+    let scheme = if is_encrypted { "https" } else { "http" };
+    let mut text = String::new();
+    writeln!(text, "store   {database}, history {}", control.tail().position().history)?;
+    writeln!(text, "control {scheme}://{}", process.bound.address())?;
+    writeln!(text, "admin   http://{}/health/ready  /metrics", process.admin.address())?;
+    if let Some(path) = control.first_token() {
+        writeln!(text, "token   the first admin's is in {}", path.display())?;
+    }
+    Ok(text)
+}
+
+impl Opened {
+    async fn open(config: &ControlConfig) -> anyhow::Result<Self> {
+        let (clock, random, tasks) = (Clock::system(), Random::system(), Tasks::new());
+        let surroundings =
+            Surroundings { clock: clock.clone(), random: random.clone(), tasks: tasks.clone() };
+        let store = control::open_store(config, surroundings).await?;
+        Ok(Self { store, clock, random, tasks })
+    }
+
+    /// Other processes must have been told of what was written before this one ends.
+    async fn close(self) {
+        let Self { store, tasks, .. } = self;
+        drop(store);
+        tasks.stop(std::time::Duration::from_secs(5)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_on_the_command_line_wins() {
+        let settings = Settings {
+            config: None,
+            directory: Some("/tmp/krane".into()),
+            url: None,
+            listen: Some(SocketAddr::from(([127, 0, 0, 1], 1))),
+            admin: None,
+            log: Some("debug".into()),
+        };
+        let loaded = settings.load().unwrap().value;
+        assert_eq!(loaded.directory, PathBuf::from("/tmp/krane"));
+        assert_eq!(loaded.listen.port(), 1);
+        assert_eq!(loaded.log.levels, "debug");
+        assert!(loaded.store.url.is_none());
+    }
+}

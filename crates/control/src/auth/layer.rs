@@ -1,0 +1,82 @@
+//! The layer itself: no request passes it without an identity, whatever lies behind.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use axum::body::Body;
+use connectrpc::ConnectError;
+use http::{Request, Response};
+use tower_service::Service;
+
+use super::{
+    Gate, Shape,
+    gate::Refusal,
+    permission::{self, Permission},
+};
+
+/// Puts everything behind the gate.
+#[derive(Clone)]
+pub struct Authenticate(Gate);
+
+/// A service behind the gate.
+#[derive(Clone)]
+pub struct Guarded<S> {
+    gate: Gate,
+    inner: S,
+}
+
+impl Authenticate {
+    pub fn new(gate: Gate) -> Self {
+        Self(gate)
+    }
+
+    pub fn guard<S>(self, inner: S) -> Guarded<S> {
+        Guarded { gate: self.0, inner }
+    }
+}
+
+impl<S, B> Service<Request<B>> for Guarded<S>
+where
+    S: Service<Request<B>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let gate = self.gate.clone();
+        // The one that was found ready is used; its copy is asked again next time.
+        let copy = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, copy);
+        Box::pin(async move {
+            match enter(&gate, &mut request).await {
+                Ok(()) => inner.call(request).await,
+                Err(refusal) => {
+                    gate.count(refusal);
+                    Ok(ConnectError::from(refusal).into_http_response(request.headers()).map(Body::new))
+                }
+            }
+        })
+    }
+}
+
+/// Finds out who is calling and whether they may. The token goes no further than here.
+async fn enter<B>(gate: &Gate, request: &mut Request<B>) -> Result<(), Refusal> {
+    let Permission { who, shape, .. } = *permission::find(request.uri().path()).ok_or(Refusal::Path)?;
+    let identity = gate.identify(request.headers(), shape == Shape::Stream).await?;
+    if !identity.is(who) {
+        return Err(Refusal::Kind);
+    }
+    request.headers_mut().remove(http::header::AUTHORIZATION);
+    request.extensions_mut().insert(identity);
+    Ok(())
+}

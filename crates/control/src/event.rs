@@ -1,0 +1,97 @@
+//! Events of the control plane's own making: ids from a draft, so that a write made again says the same.
+
+use model::{
+    cluster::{Epoch, ListHash},
+    event::{Event, EventKind, Field, Subject},
+    id::{ChangeId, EventId},
+    kind::Kind,
+    name::{Line, Placement},
+    time::Millis,
+    token::Token,
+};
+use runtime::{clock::Clock, random::Random};
+
+/// Makes drafts.
+#[derive(Clone)]
+pub struct Events {
+    clock: Clock,
+    random: Random,
+}
+
+/// The id and the time of an event that may come to be.
+#[derive(Debug, Clone, Copy)]
+pub struct Draft {
+    id: EventId,
+    change: ChangeId,
+    at: Millis,
+}
+
+impl Events {
+    pub fn new(clock: &Clock, random: &Random) -> Self {
+        Self { clock: clock.clone(), random: random.clone() }
+    }
+
+    pub fn draft(&self) -> Draft {
+        let at = Millis(self.clock.now().millis());
+        let millis = u64::try_from(at.0).unwrap_or_default();
+        let (id, change) = (self.random.bytes(), self.random.bytes());
+        Draft { id: EventId::new(millis, id), change: ChangeId::new(millis, change), at }
+    }
+}
+
+impl Draft {
+    pub fn change(&self) -> ChangeId {
+        self.change
+    }
+
+    pub fn at(&self) -> Millis {
+        self.at
+    }
+
+    /// The draft of another event of the same change.
+    #[must_use]
+    pub fn nth(&self, nth: usize) -> Draft {
+        Draft { id: EventId::from_u128(self.id.as_u128().wrapping_add(nth as u128)), ..*self }
+    }
+
+    pub fn reachable(&self, placement: &Placement, epoch: Epoch) -> Event {
+        self.of_cluster(EventKind::ClusterReachable, placement).with(Field::Epoch, &epoch.0.to_string())
+    }
+
+    pub fn unreachable(&self, placement: &Placement, epoch: Epoch) -> Event {
+        self.of_cluster(EventKind::ClusterUnreachable, placement)
+            .with(Field::Epoch, &epoch.0.to_string())
+            .with(Field::Message, "its lease expired: what runs there is unknown, not gone")
+    }
+
+    /// An agent of another cluster asked for a place that is held.
+    pub fn second_cluster(&self, placement: &Placement, uid: &Line, holder: &Line) -> Event {
+        let message = format!("the cluster {uid} claims this place, which {holder} holds; it was refused");
+        self.of_cluster(EventKind::ClusterGuard, placement).with(Field::Message, &message)
+    }
+
+    /// An operator let a cluster make the deletions that it held back.
+    pub fn confirmed(&self, placement: &Placement, kind: Kind, hash: ListHash) -> Event {
+        self.of_cluster(EventKind::ClusterConfirmed, placement)
+            .with(Field::Kind, kind.as_str())
+            .with(Field::Hash, &hash.to_string())
+    }
+
+    pub fn token_created(&self, token: &Token) -> Event {
+        self.of_token(EventKind::TokenCreated, token).with(Field::Kind, token.kind().as_str())
+    }
+
+    pub fn token_revoked(&self, token: &Token) -> Event {
+        self.of_token(EventKind::TokenRevoked, token)
+    }
+
+    fn of_cluster(&self, kind: EventKind, placement: &Placement) -> Event {
+        let subject = Subject { placement: Some(placement.clone()), ..Subject::default() };
+        Event::new(self.id, kind, subject, self.change, self.at)
+    }
+
+    fn of_token(&self, kind: EventKind, token: &Token) -> Event {
+        let subject = Subject { token: Some(token.id), ..Subject::default() };
+        Event::new(self.id, kind, subject, self.change, self.at).with(Field::Name, token.name.as_str())
+    }
+}

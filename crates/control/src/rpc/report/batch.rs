@@ -1,0 +1,111 @@
+//! A batch of reports of all kinds, taken in one write.
+
+use model::{
+    cluster::{Epoch, Sequence},
+    name::Placement,
+    time::Millis,
+};
+use store::{ApplyReport, Names, Report, SentinelStatus, Taken, TrafficReport, Write};
+
+/// A list of everything that an agent has.
+pub(super) struct Inventory {
+    pub(super) placement: Placement,
+    pub(super) epoch: Epoch,
+    pub(super) sequence: Sequence,
+    pub(super) names: Names,
+}
+
+/// One report, as the store takes it.
+pub(super) enum Job {
+    Deployment(Report),
+    Sentinel(SentinelStatus),
+    Apply(ApplyReport),
+    Inventory(Inventory),
+    Traffic(TrafficReport),
+}
+
+impl Job {
+    /// Whether it is about requests, and not about what runs.
+    pub(super) fn is_traffic(&self) -> bool {
+        matches!(self, Self::Traffic(_))
+    }
+
+    pub(super) fn placement(&self) -> &Placement {
+        match self {
+            Self::Deployment(report) => &report.placement,
+            Self::Sentinel(status) => &status.placement,
+            Self::Apply(report) => &report.placement,
+            Self::Inventory(inventory) => &inventory.placement,
+            Self::Traffic(report) => &report.placement,
+        }
+    }
+}
+
+/// Takes them kind by kind, and says of each what became of it, in the order they were given in.
+///
+/// Inventories come last. Whichever order they were sent in, their numbers decide: what was reported after an
+/// inventory stays, and what was reported before it is in the store when it looks.
+pub(super) async fn take(write: &mut Write, jobs: &[Job], at: Millis) -> store::Result<Vec<Taken>> {
+    let mut taken = vec![Taken::Unknown; jobs.len()];
+
+    let (nths, reports) = pick(jobs, |job| match job {
+        Job::Deployment(report) => Some(report.clone()),
+        _ => None,
+    });
+    if !reports.is_empty() {
+        place(&mut taken, nths, write.take_reports(&reports, at).await?);
+    }
+
+    let (nths, statuses) = pick(jobs, |job| match job {
+        Job::Sentinel(status) => Some(status.clone()),
+        _ => None,
+    });
+    if !statuses.is_empty() {
+        place(&mut taken, nths, write.take_sentinel_reports(&statuses).await?);
+    }
+
+    let (nths, errors) = pick(jobs, |job| match job {
+        Job::Apply(report) => Some(report.clone()),
+        _ => None,
+    });
+    if !errors.is_empty() {
+        place(&mut taken, nths, write.take_apply_errors(&errors).await?);
+    }
+
+    let (nths, traffic) = pick(jobs, |job| match job {
+        Job::Traffic(report) => Some(report.clone()),
+        _ => None,
+    });
+    if !traffic.is_empty() {
+        place(&mut taken, nths, write.take_traffic(&traffic, at).await?);
+    }
+
+    for (nth, job) in jobs.iter().enumerate() {
+        if let Job::Inventory(inventory) = job {
+            taken[nth] = take_inventory(write, inventory).await?;
+        }
+    }
+    Ok(taken)
+}
+
+async fn take_inventory(write: &mut Write, inventory: &Inventory) -> store::Result<Taken> {
+    let Inventory { placement, epoch, sequence, names } = inventory;
+    Ok(match write.take_inventory(placement, *epoch, *sequence, names).await? {
+        store::Inventory::WrongEpoch => Taken::WrongEpoch,
+        store::Inventory::Gone { deployments, sentinels }
+            if deployments.is_empty() && sentinels.is_empty() =>
+        {
+            Taken::Same
+        }
+        store::Inventory::Gone { .. } => Taken::Changed,
+    })
+}
+
+/// The jobs of one kind, and where they stand in the batch.
+fn pick<T>(jobs: &[Job], kind: impl Fn(&Job) -> Option<T>) -> (Vec<usize>, Vec<T>) {
+    jobs.iter().enumerate().filter_map(|(nth, job)| Some((nth, kind(job)?))).unzip()
+}
+
+fn place(taken: &mut [Taken], nths: Vec<usize>, found: Vec<Taken>) {
+    nths.into_iter().zip(found).for_each(|(nth, found)| taken[nth] = found);
+}
