@@ -68,12 +68,13 @@ pub async fn serve<L, H, F>(
             Ok((connection, peer)) => {
                 pause = PAUSE_FIRST;
                 let work = AssertUnwindSafe(handler(connection, peer)).catch_unwind();
-                tasks.spawn(name, async move {
-                    if work.await.is_err() {
+                let ended = work.map(move |ended| {
+                    if ended.is_err() {
                         tracing::error!(%peer, "the connection panicked");
                     }
                     drop(place);
                 });
+                tasks.spawn(name, ended);
             }
             Err(error) if is_of_one_connection(&error) => {
                 tracing::debug!(%error, "a connection came to nothing");

@@ -107,8 +107,11 @@ impl Tasks {
     /// After `stop` has returned nothing runs here: the future is dropped unpolled.
     pub fn spawn(&self, name: &'static str, future: impl Future<Output = ()> + Send + 'static) {
         let scope = Arc::clone(&self.scope);
+        // In a box, for each layer around a future has room for it twice, as it is given and as it is awaited;
+        // and there are tasks by the ten thousand, most of which wait.
+        let future = AssertUnwindSafe(Box::pin(future)).catch_unwind();
         self.launch(name, async move {
-            if let Err(panic) = AssertUnwindSafe(future).catch_unwind().await {
+            if let Err(panic) = future.await {
                 scope.fail(name, &panic_reason(panic.as_ref()));
             }
         });

@@ -85,8 +85,8 @@ where
         })
     };
     let server = protocols(&rules.config, Requests { tasks: rules.tasks.clone(), peer });
-    let connection = server.serve_connection(TokioIo::new(io), service);
-    tokio::pin!(connection);
+    // In a box, for it is most of what a connection holds, and would be held once more by each caller of this.
+    let mut connection = Box::pin(server.serve_connection(TokioIo::new(io), service));
 
     let mut life = Life::new(begun, &rules.config, &rules.random);
     let mut is_stopping = false;
@@ -143,11 +143,12 @@ where
 {
     fn execute(&self, future: F) {
         let peer = self.peer;
-        self.tasks.spawn("request", async move {
+        let ended = AssertUnwindSafe(future).catch_unwind().map(move |ended| {
             // The bug is in one answer; the client sees it cut off, and the process goes on.
-            if AssertUnwindSafe(future).catch_unwind().await.is_err() {
+            if ended.is_err() {
                 tracing::error!(%peer, "the request panicked");
             }
         });
+        self.tasks.spawn("request", ended);
     }
 }

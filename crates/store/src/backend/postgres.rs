@@ -31,6 +31,10 @@ const FOUNDATION: &str = "
     || '/' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
     || '/' || 'clock'::regclass::oid";
 
+/// Whether the clock's row still lies in the table that it recorded. A backup that is restored in place comes with
+/// a new table, and the connections that were there before go on as if nothing had happened.
+const SOUND: &str = "SELECT foundation LIKE '%/' || tableoid FROM clock";
+
 pub(crate) struct Postgres {
     pool: Pool,
     bell: Bell,
@@ -87,10 +91,17 @@ impl Postgres {
         then: impl FnOnce(&[Row]) -> Result<Vec<Statement>>,
     ) -> Result<(Vec<Row>, Vec<Vec<Row>>)> {
         let mut transaction = self.begin().await?;
-        let first = [first];
+        let first = [first, Statement { sql: SOUND, params: vec![] }];
         let steps = transaction.prepare(&first).await?;
-        let mut seen = transaction.send(SNAPSHOT, steps).await?;
-        let seen = seen.pop().unwrap_or_default();
+        let mut replies = transaction.send(SNAPSHOT, steps).await?;
+        let sound = replies.pop().unwrap_or_default();
+        let seen = replies.pop().unwrap_or_default();
+        if sound.first().map(|row| row.get(0)).transpose()? != Some(true) {
+            // Whoever connects anew asks what this is now, and begins a history.
+            self.pool.retain(|_, _| false);
+            drop(transaction.client.take().map(Client::take));
+            return Err(Error::Busy("another database was put in the place of this one".into()));
+        }
         let rest = then(&seen)?;
         Ok((seen, transaction.finish(&rest).await?))
     }

@@ -45,7 +45,7 @@ pub(crate) struct Sqlite {
 /// The file as it was when the store was opened.
 struct File {
     path: PathBuf,
-    inode: u64,
+    identity: String,
     clock: Clock,
 }
 
@@ -64,8 +64,8 @@ impl Sqlite {
         let synchronous = if config.durability == Durability::Full { "FULL" } else { "OFF" };
         connection.pragma_update(None, "synchronous", synchronous).map_err(translate)?;
         migrate(&mut connection, &clock)?;
-        let inode = inode(&config.path)?;
-        clock::found(surroundings, &format!("sqlite/{inode}"))
+        let identity = identity(&config.path)?;
+        clock::found(surroundings, &format!("sqlite/{identity}"))
             .iter()
             .try_for_each(|statement| query(&connection, statement).map(drop))?;
         if let Some(pages) = config.pages_max {
@@ -75,7 +75,7 @@ impl Sqlite {
         Ok(Self {
             grouped: config.grouped,
             writer: Arc::new(Mutex::new(Writer::new(connection, clock.clone()))),
-            file: File { path: config.path.clone(), inode, clock },
+            file: File { path: config.path.clone(), identity, clock },
             readers: Lock::default(),
             lookout: Arc::new(Lock::new(lookout)),
             bell: watch::Sender::new(()),
@@ -135,7 +135,7 @@ impl File {
     /// The file may have been replaced since: then the writer writes to one that no reader sees.
     fn connect(&self) -> Result<Connection> {
         let connection = connect(&self.path, &self.clock)?;
-        if inode(&self.path)? != self.inode {
+        if identity(&self.path)? != self.identity {
             let path = self.path.display();
             return Err(Error::broken(format!("{path} was replaced while it was open; start again")));
         }
@@ -228,9 +228,13 @@ fn migrate(connection: &mut Connection, clock: &Clock) -> Result<()> {
     transaction.commit().map_err(translate)
 }
 
-fn inode(path: &Path) -> Result<u64> {
+/// What tells a file from any other: its inode, and when it was made, where the file system knows. An inode alone is
+/// given to the next file as soon as its own is removed, and that may be the backup in its place.
+fn identity(path: &Path) -> Result<String> {
     let metadata = std::fs::metadata(path);
-    metadata.map(|file| file.ino()).map_err(|error| Error::broken(format!("{}: {error}", path.display())))
+    let file = metadata.map_err(|error| Error::broken(format!("{}: {error}", path.display())))?;
+    let made = file.created().ok().and_then(|made| made.duration_since(std::time::UNIX_EPOCH).ok());
+    Ok(format!("{}/{}", file.ino(), made.unwrap_or_default().as_nanos()))
 }
 
 pub(crate) fn version() -> &'static str {
