@@ -12,13 +12,24 @@ use crate::stop::Stop;
 use crate::table::{self, Column};
 use crate::workspace::Workspace;
 
-static BENCHES: [Example; 1] = [Example {
-    name: "commits",
-    about: "durable state changes per second with 1, 8 and 32 writers, on both databases, grouped and not",
-    package: "store",
-    target: "bench_commits",
-    parts: &[Part::Postgres],
-}];
+static BENCHES: [Example; 2] = [
+    Example {
+        name: "commits",
+        about: "durable state changes per second with 1, 8 and 32 writers, on both databases, grouped and not",
+        package: "store",
+        target: "bench_commits",
+        parts: &[Part::Postgres],
+        programs: &[],
+    },
+    Example {
+        name: "fanout",
+        about: "one change to 1, 100, 1,000 and 5,000 agents, what each costs, and what the database is asked",
+        package: "control",
+        target: "bench_fanout",
+        parts: &[Part::Postgres],
+        programs: &["cli"],
+    },
+];
 
 pub(crate) fn run(asked: &Asked, stop: &Stop) -> Result<()> {
     let Some(bench) = example::choose(&BENCHES, asked)? else { return Ok(()) };

@@ -7,13 +7,24 @@ use crate::part::Part;
 use crate::stop::Stop;
 use crate::workspace::Workspace;
 
-static RUNS: [Example; 1] = [Example {
-    name: "store",
-    about: "many writers, a tailing reader and faults on both databases: no change is ever missed",
-    package: "store",
-    target: "chaos_store",
-    parts: &[Part::Postgres],
-}];
+static RUNS: [Example; 2] = [
+    Example {
+        name: "store",
+        about: "many writers, a tailing reader and faults on both databases: no change is ever missed",
+        package: "store",
+        target: "chaos_store",
+        parts: &[Part::Postgres],
+        programs: &[],
+    },
+    Example {
+        name: "wire",
+        about: "the same through control planes that are killed and a network that cuts, swallows and dawdles",
+        package: "cli",
+        target: "chaos_wire",
+        parts: &[Part::Postgres],
+        programs: &["cli"],
+    },
+];
 
 pub(crate) fn run(asked: &Asked, stop: &Stop) -> Result<()> {
     let Some(chosen) = example::choose(&RUNS, asked)? else { return Ok(()) };

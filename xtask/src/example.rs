@@ -16,6 +16,8 @@ pub(crate) struct Example {
     pub(crate) package: &'static str,
     pub(crate) target: &'static str,
     pub(crate) parts: &'static [Part],
+    /// The packages whose programs it starts; it finds them one directory above itself.
+    pub(crate) programs: &'static [&'static str],
 }
 
 /// Which run, and what it is told.
@@ -58,6 +60,11 @@ impl Example {
         Task::cargo(&workspace.root, std::iter::once("build").chain(select()))
             .run(stop)?
             .ensure_well(&format!("building the example `{}`", self.target))?;
+        for program in self.programs {
+            Task::cargo(&workspace.root, ["build", "--release", "--package", program])
+                .run(stop)?
+                .ensure_well(&format!("building the program of `{program}`"))?;
+        }
         let parts = part::start_all(self.parts, stop)?;
         let command = ["run", "--quiet"].into_iter().chain(select()).chain(["--"]);
         Task::cargo(&workspace.root, command.chain(args.iter().map(String::as_str)))
@@ -77,6 +84,7 @@ mod tests {
         package: "store",
         target: "bench_commits",
         parts: &[Part::Postgres],
+        programs: &[],
     }];
 
     fn asked(name: &str) -> Asked {

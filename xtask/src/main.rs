@@ -9,7 +9,9 @@
 mod bench;
 mod chaos;
 mod check;
+mod clients;
 mod command;
+mod debian;
 mod example;
 mod keeper;
 mod part;

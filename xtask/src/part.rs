@@ -5,22 +5,26 @@ use std::sync::mpsc::RecvTimeoutError;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
+use crate::clients;
 use crate::command::{lines_of, show};
 use crate::keeper::{Keeper, PAUSE};
 use crate::postgres;
 use crate::stop::Stop;
 
-/// Every part there is. To add one: a variant, and a module with `ensure_installed` and `keep`.
+/// Every part there is. To add one: a variant, and a module with `ensure_installed`, and `keep` if it runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Part {
     Postgres,
+    /// Programs that tests start themselves.
+    Clients,
 }
 
-/// A part that runs until this is dropped.
+/// A part that is there, and runs until this is dropped.
 pub(crate) struct Running {
     /// How tests find it.
     env: Vec<(String, String)>,
-    _keeper: Keeper,
+    /// None has a part that is only installed.
+    _keeper: Option<Keeper>,
 }
 
 /// What a part's keeper says once the part answers; it is how the part's own process reaches xtask.
@@ -36,12 +40,14 @@ impl Part {
     pub(crate) fn id(self) -> &'static str {
         match self {
             Self::Postgres => "postgres",
+            Self::Clients => "clients",
         }
     }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Postgres => "PostgreSQL",
+            Self::Clients => "clients that others made",
         }
     }
 
@@ -51,6 +57,7 @@ impl Part {
         stop.check()?;
         match self {
             Self::Postgres => postgres::ensure_installed()?,
+            Self::Clients => return Ok(Running { env: clients::ensure_installed()?, _keeper: None }),
         }
         let (keeper, stdout) = Keeper::of_part(self)?;
         let lines = lines_of(stdout);
@@ -65,7 +72,7 @@ impl Part {
             match Said::parse(&line).with_context(|| format!("understand {line:?}"))? {
                 Said::Env(key, value) => env.push((key, value)),
                 Said::Note(text) => show(&text),
-                Said::Ready => return Ok(Running { env, _keeper: keeper }),
+                Said::Ready => return Ok(Running { env, _keeper: Some(keeper) }),
             }
         }
     }
@@ -74,6 +81,7 @@ impl Part {
     pub(crate) fn keep(self, stop: &Stop) -> Result<()> {
         match self {
             Self::Postgres => postgres::keep(stop),
+            Self::Clients => bail!("there is nothing to keep: tests start them"),
         }
     }
 }

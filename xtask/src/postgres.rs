@@ -133,6 +133,7 @@ impl Home {
             .args(["-p", &port.to_string()])
             // Durability is left as in production: what tests prove about commits must hold there.
             .args(["-c", "max_connections=300", "-c", "listen_addresses=127.0.0.1"])
+            .args(self.counting())
             .arg("-c")
             .arg(format!("unix_socket_directories={}", self.dir.display()))
             .args(["-c", "ssl=on", "-c"])
@@ -157,6 +158,16 @@ impl Home {
             thread::sleep(PAUSE);
         }
         bail!("PostgreSQL took longer than {START_LIMIT:?} to start; its last words:\n{}", self.log_end())
+    }
+
+    /// A bench asks the server how much it was asked. Debian's can tell; elsewhere that may be a package of its own.
+    fn counting(&self) -> &'static [&'static str] {
+        let library = self.bin.parent().map(|home| home.join("lib/pg_stat_statements.so"));
+        if library.is_some_and(|library| library.is_file()) {
+            &["-c", "shared_preload_libraries=pg_stat_statements"]
+        } else {
+            &[]
+        }
     }
 
     /// Through the socket in our own directory, so that no other server can answer.

@@ -289,11 +289,9 @@ impl Counts {
     /// Waits until so many states have arrived that were not told of, and tells when each did.
     async fn wait(&self, states: usize) {
         let arrivals = loop {
-            let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
-            if arrivals.values().map(Vec::len).sum::<usize>() >= states {
-                break std::mem::take(&mut *arrivals);
+            if let Some(arrivals) = self.take(states) {
+                break arrivals;
             }
-            drop(arrivals);
             tokio::time::sleep(LOOK).await;
         };
         let mut times: Vec<u64> = arrivals.into_values().flatten().collect();
@@ -301,8 +299,15 @@ impl Counts {
         say(&json!({ "said": "arrived", "at_us": times, "bytes": self.bytes.swap(0, Ordering::Relaxed) }));
     }
 
+    /// What has arrived, if it is so much.
+    fn take(&self, states: usize) -> Option<BTreeMap<u64, Vec<u64>>> {
+        let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+        let arrived = arrivals.values().map(Vec::len).sum::<usize>();
+        (arrived >= states).then(|| std::mem::take(&mut *arrivals))
+    }
+
     fn report(&self) {
-        let arrivals = std::mem::take(&mut *self.arrivals.lock().unwrap_or_else(PoisonError::into_inner));
+        let arrivals = self.take(0).expect("nothing is enough");
         for (version, mut times) in arrivals {
             times.sort_unstable();
             let at = |share: usize| times[(times.len() - 1) * share / 100];

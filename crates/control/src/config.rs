@@ -119,7 +119,7 @@ pub struct LimitsConfig {
     pub reports_queued: usize,
     /// Reports that are written in one transaction.
     pub reports_batch: usize,
-    /// How long a call that is no stream may take.
+    /// How long a call may take, its message included, and a stream to begin.
     #[serde(with = "runtime::config::duration")]
     pub call: Duration,
 }

@@ -45,7 +45,7 @@ pub struct AuthMetrics {
 
 #[derive(Clone)]
 pub struct ReportMetrics {
-    /// Reports by the labels of [`outcome`].
+    /// Reports by the labels of `outcome`.
     pub taken: Family<Label, Counter>,
     /// Reports that wait to be written.
     pub queued: Gauge,

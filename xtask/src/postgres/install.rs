@@ -1,12 +1,12 @@
 //! Finds the programs of Postgres, and installs Debian's packages where that can be done.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{has_server, id};
+use super::has_server;
+use crate::debian;
 
 /// Where Debian keeps one directory per major version.
 const VERSIONS: &str = "/usr/lib/postgresql";
@@ -20,17 +20,17 @@ pub(crate) fn ensure_installed() -> Result<()> {
     if find().is_some() {
         return Ok(());
     }
-    if !Path::new("/etc/debian_version").exists() || id(&["-u"])? != 0 {
+    if !debian::can_install() {
         bail!(
             "tests need PostgreSQL: install its server and psql, for example `apt-get install postgresql` as root"
         );
     }
     eprintln!("xtask: PostgreSQL is missing; installing Debian's package");
-    apt_get(&["update"])?;
+    debian::update()?;
     // In two steps, so that the second finds the settings that the first brought.
-    apt_get(&["install", "-y", "--no-install-recommends", "postgresql-common"])?;
+    debian::install(&["postgresql-common"])?;
     refuse_cluster()?;
-    apt_get(&["install", "-y", "--no-install-recommends", "postgresql"])?;
+    debian::install(&["postgresql"])?;
     ensure!(find().is_some(), "PostgreSQL was installed, but its programs are not under {VERSIONS}");
     Ok(())
 }
@@ -54,16 +54,6 @@ fn newest_first(dirs: Vec<PathBuf>) -> Vec<PathBuf> {
     let mut numbered: Vec<_> = dirs.into_iter().filter_map(|dir| Some((version(&dir)?, dir))).collect();
     numbered.sort();
     numbered.into_iter().rev().map(|(_, dir)| dir).collect()
-}
-
-fn apt_get(args: &[&str]) -> Result<()> {
-    let status = Command::new("apt-get")
-        .args(args)
-        .env("DEBIAN_FRONTEND", "noninteractive")
-        .status()
-        .context("run apt-get")?;
-    ensure!(status.success(), "`apt-get {}` failed", args.join(" "));
-    Ok(())
 }
 
 /// A run needs the programs alone; a server for the whole system would be ours to look after.

@@ -49,6 +49,8 @@ struct Inner {
     tail: Tail,
     keys: Arc<CredentialKeys>,
     clock: Clock,
+    /// How long a call may take, and a stream to begin.
+    call: Duration,
     metrics: AuthMetrics,
     live: RwLock<Live>,
     lookups: Mutex<Lookups>,
@@ -82,6 +84,8 @@ pub(super) enum Refusal {
     Opens,
     /// The store could not be asked.
     Busy,
+    /// There was no answer in time.
+    Late,
 }
 
 /// Whether a lookup may be made.
@@ -111,6 +115,7 @@ impl Gate {
             tail: tail.clone(),
             keys: keys.clone(),
             clock: clock.clone(),
+            call: limits.call,
             metrics: metrics.clone(),
             live: RwLock::new(Live::new(opens)),
             lookups: Mutex::new(Lookups { bucket, unknown: BTreeMap::new() }),
@@ -146,6 +151,11 @@ impl Gate {
             return Err(Refusal::Opens);
         }
         Ok(Identity::new(self.clone(), found.bearer, found.end))
+    }
+
+    /// Resolves when a call that begins now has taken too long.
+    pub(super) async fn patience(&self) {
+        self.0.clock.sleep(self.0.call).await;
     }
 
     pub(super) fn count(&self, refusal: Refusal) {
@@ -338,6 +348,7 @@ impl Refusal {
             Self::Kind => "kind",
             Self::Opens => "opens",
             Self::Busy => "busy",
+            Self::Late => "late",
         }
     }
 }
@@ -357,6 +368,7 @@ impl From<Refusal> for ConnectError {
             Refusal::Kind => ConnectError::permission_denied("this is not for tokens of that kind"),
             Refusal::Opens => ConnectError::resource_exhausted("this token opens streams too often"),
             Refusal::Busy => ConnectError::unavailable("the token cannot be looked up now, try again"),
+            Refusal::Late => ConnectError::unavailable("the call was not complete in time, try again"),
         }
     }
 }
@@ -425,6 +437,7 @@ mod tests {
             (Refusal::Kind, PermissionDenied),
             (Refusal::Opens, ResourceExhausted),
             (Refusal::Busy, Unavailable),
+            (Refusal::Late, Unavailable),
         ] {
             assert_eq!(ConnectError::from(refusal).code, code, "{refusal:?}");
         }

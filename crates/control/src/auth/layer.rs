@@ -8,7 +8,7 @@ use std::{
 
 use axum::body::Body;
 use connectrpc::ConnectError;
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response, header::CONTENT_TYPE};
 use tower_service::Service;
 
 use super::{
@@ -58,15 +58,30 @@ where
         let copy = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, copy);
         Box::pin(async move {
-            match enter(&gate, &mut request).await {
-                Ok(()) => inner.call(request).await,
-                Err(refusal) => {
-                    gate.count(refusal);
-                    Ok(ConnectError::from(refusal).into_http_response(request.headers()).map(Body::new))
-                }
-            }
+            let protocol = protocol_of(request.headers());
+            let answer = async {
+                enter(&gate, &mut request).await?;
+                Ok(inner.call(request).await)
+            };
+            // A client that never ends its message must not hold on to us: a call has an answer within its time, and a
+            // stream begins within it.
+            let answered = tokio::select! {
+                biased;
+                answered = answer => answered,
+                () = gate.patience() => Err(Refusal::Late),
+            };
+            answered.unwrap_or_else(|refusal| {
+                gate.count(refusal);
+                Ok(ConnectError::from(refusal).into_http_response(&protocol).map(Body::new))
+            })
         })
     }
+}
+
+/// What an error must know of its request, to be told in the same protocol.
+fn protocol_of(headers: &HeaderMap) -> HeaderMap {
+    let content = headers.get(CONTENT_TYPE).map(|content| (CONTENT_TYPE, content.clone()));
+    content.into_iter().collect()
 }
 
 /// Finds out who is calling and whether they may. The token goes no further than here.

@@ -16,7 +16,7 @@ pub(super) fn write(bytes: &[u8; 32]) -> String {
     (0..CHARS).rev().map(digit).collect()
 }
 
-/// The bytes of a text that [`write`] gives, and of no other.
+/// The bytes of a text that [`write()`] gives, and of no other.
 pub(super) fn read(text: &str) -> Option<[u8; 32]> {
     if text.len() != CHARS {
         return None;

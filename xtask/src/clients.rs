@@ -1,0 +1,50 @@
+//! Clients that others made, which tests call our servers with: curl, and gRPC for Python.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, bail, ensure};
+
+use crate::command::show;
+use crate::debian;
+
+/// Where tests find a Python that has gRPC.
+const ENV: &str = "KRANE_TEST_GRPCIO";
+
+/// Debian's Python comes last: another one before it on the path does not have Debian's modules.
+const PYTHONS: [&str; 2] = ["python3", "/usr/bin/python3"];
+
+/// Installs what is missing, and says how tests find it.
+pub(crate) fn ensure_installed() -> Result<Vec<(String, String)>> {
+    if !has_curl() || find_python().is_none() {
+        if !debian::can_install() {
+            bail!(
+                "tests need curl, and a Python with the module grpc: for example \
+                 `apt-get install curl python3-grpcio` as root"
+            );
+        }
+        eprintln!("xtask: clients are missing; installing Debian's packages");
+        debian::update()?;
+        debian::install(&["curl", "python3-grpcio"])?;
+    }
+    ensure!(has_curl(), "curl was installed, but does not run");
+    let Some((python, version)) = find_python() else {
+        bail!("gRPC for Python was installed, but none of {} has it", PYTHONS.join(", "))
+    };
+    show(&format!("gRPC {version} of {python}"));
+    Ok(vec![(ENV.to_owned(), python.to_owned())])
+}
+
+fn has_curl() -> bool {
+    let curl = Command::new("curl").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    curl.is_ok_and(|status| status.success())
+}
+
+/// A Python that has gRPC, and gRPC's version.
+fn find_python() -> Option<(&'static str, String)> {
+    PYTHONS.into_iter().find_map(|python| {
+        let asked =
+            Command::new(python).args(["-c", "import grpc; print(grpc.__version__)"]).output().ok()?;
+        let version = String::from_utf8_lossy(&asked.stdout).trim().to_owned();
+        asked.status.success().then_some((python, version))
+    })
+}
