@@ -27,6 +27,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> an
 pub(crate) struct Process {
     pub(crate) bound: Bound,
     pub(crate) admin: admin::Bound,
+    readiness: Readiness,
     tasks: Tasks,
 }
 
@@ -51,20 +52,26 @@ impl Process {
         let control = Control::open(config, parts).await.context("the control plane cannot start")?;
         let bound = control.bind().await.context("listen")?;
         let (_effective, effective_config) = watch::channel(effective);
-        let admin = Admin { readiness, metrics, effective_config, tasks: tasks.clone() };
+        let admin = Admin { readiness: readiness.clone(), metrics, effective_config, tasks: tasks.clone() };
         let admin = admin.bind(admin_address).await.context("admin")?;
-        Ok(Self { bound, admin, tasks })
+        Ok(Self { bound, admin, readiness, tasks })
     }
 
-    /// Says hello, then serves until a signal or a failure, and drains.
+    /// Serves until a signal or a failure, and drains; says hello once it is ready.
     pub(crate) async fn run(self, greeting: &str) -> anyhow::Result<()> {
-        let Self { bound, admin, tasks } = self;
+        let Self { bound, admin, readiness, tasks } = self;
         let drain = bound.drain();
         tasks.spawn_essential("control", bound.run());
         // Its own tasks: health must say that the rest is draining while it is.
         let admin_tasks = Tasks::new();
         let serving = admin_tasks.clone();
         admin_tasks.spawn("admin", async move { admin.run(&serving).await });
+        // Whoever reads the greeting may ask for its health at once. How a failure ends it is told below.
+        tokio::select! {
+            biased;
+            _reason = tasks.failed() => {}
+            () = readiness.became_ready() => {}
+        }
         let mut out = std::io::stdout().lock();
         out.write_all(greeting.as_bytes())?;
         out.flush()?;
