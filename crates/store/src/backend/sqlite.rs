@@ -63,11 +63,13 @@ impl Sqlite {
         connection.pragma_update(None, "journal_mode", "WAL").map_err(translate)?;
         let synchronous = if config.durability == Durability::Full { "FULL" } else { "OFF" };
         connection.pragma_update(None, "synchronous", synchronous).map_err(translate)?;
-        migrate(&mut connection, &clock)?;
+        if !is_settled(&connection, &config.path)? {
+            migrate(&mut connection, &clock)?;
+            clock::found(surroundings, &foundation(&config.path)?)
+                .iter()
+                .try_for_each(|statement| query(&connection, statement).map(drop))?;
+        }
         let identity = identity(&config.path)?;
-        clock::found(surroundings, &format!("sqlite/{identity}"))
-            .iter()
-            .try_for_each(|statement| query(&connection, statement).map(drop))?;
         if let Some(pages) = config.pages_max {
             connection.pragma_update(None, "max_page_count", pages).map_err(translate)?;
         }
@@ -214,6 +216,21 @@ impl Drop for Transaction {
     }
 }
 
+/// Whether there is nothing to bring up to date. Asked first, for whoever opens a store that others write to would
+/// have to wait for a turn between them, which may not come in time.
+fn is_settled(connection: &Connection, path: &Path) -> Result<bool> {
+    let has_table = "SELECT count(*) > 0 FROM sqlite_master WHERE name = 'schema_migrations'";
+    if !connection.query_row(has_table, [], |row| row.get::<_, bool>(0)).map_err(translate)? {
+        return Ok(false);
+    }
+    let applied = connection.query_row(schema::APPLIED, [], |row| row.get(0)).map_err(translate)?;
+    if !schema::pending(schema::SQLITE, applied)?.is_empty() {
+        return Ok(false);
+    }
+    let same = "SELECT count(*) > 0 FROM clock WHERE foundation = ?1";
+    connection.query_row(same, [foundation(path)?], |row| row.get(0)).map_err(translate)
+}
+
 /// Steps run in one transaction that also holds the lock of all writers, of other processes too.
 fn migrate(connection: &mut Connection, clock: &Clock) -> Result<()> {
     let immediate = rusqlite::TransactionBehavior::Immediate;
@@ -226,6 +243,11 @@ fn migrate(connection: &mut Connection, clock: &Clock) -> Result<()> {
         transaction.execute(schema::RECORD, record).map_err(translate)?;
     }
     transaction.commit().map_err(translate)
+}
+
+/// What the store sits on, as the clock records it.
+fn foundation(path: &Path) -> Result<String> {
+    Ok(format!("sqlite/{}", identity(path)?))
 }
 
 /// What tells a file from any other: its inode, and when it was made, where the file system knows. An inode alone is
