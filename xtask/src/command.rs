@@ -47,8 +47,15 @@ enum Streams {
 
 impl Task {
     pub(crate) fn cargo<S: Into<OsString>>(dir: &Path, args: impl IntoIterator<Item = S>) -> Self {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let command = std::iter::once(cargo).chain(args.into_iter().map(Into::into)).collect();
+        Self::new(dir, std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), args)
+    }
+
+    pub(crate) fn new<S: Into<OsString>>(
+        dir: &Path,
+        program: impl Into<OsString>,
+        args: impl IntoIterator<Item = S>,
+    ) -> Self {
+        let command = std::iter::once(program.into()).chain(args.into_iter().map(Into::into)).collect();
         Self { command, env: Vec::new(), dir: dir.to_owned(), limit: None }
     }
 

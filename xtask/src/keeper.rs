@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Subcommand;
 
+use crate::k8s;
 use crate::part::Part;
 use crate::stop::Stop;
 
@@ -50,10 +51,10 @@ impl Keeper {
     }
 
     fn spawn(args: &[OsString], configure: impl FnOnce(&mut Command)) -> Result<Self> {
-        let mut command = Command::new(own_executable()?);
-        configure(&mut command);
-        command.arg0("xtask").arg("keep").args(args).stdin(Stdio::piped()).process_group(0);
-        let mut child = command.spawn().context("start a keeper")?;
+        let mut child = spawn(args, |command| {
+            configure(command);
+            command.stdin(Stdio::piped());
+        })?;
         let pipe = child.stdin.take();
         Ok(Self { child, pipe })
     }
@@ -80,6 +81,17 @@ impl Drop for Keeper {
     }
 }
 
+/// A keeper that outlives us: it has no pipe, and stops when a signal asks it to.
+pub(crate) fn spawn_cluster(name: &str, configure: impl FnOnce(&mut Command)) -> Result<Child> {
+    spawn(&["cluster".into(), name.into()], configure)
+}
+
+fn spawn(args: &[OsString], configure: impl FnOnce(&mut Command)) -> Result<Child> {
+    let mut command = Command::new(own_executable()?);
+    configure(&mut command);
+    command.arg0("xtask").arg("keep").args(args).process_group(0).spawn().context("start a keeper")
+}
+
 /// The kernel's own name for us first: a build may have replaced the file that we were started from.
 fn own_executable() -> Result<PathBuf> {
     let link = PathBuf::from("/proc/self/exe");
@@ -96,15 +108,20 @@ pub(crate) enum Kept {
     },
     /// A real part that tests talk to.
     Part { part: Part },
+    /// A Kubernetes that stays up until it is asked to end.
+    Cluster { name: String },
 }
 
 /// The keeper's whole life: start it, wait until it ends or nobody wants it, leave nothing behind.
 pub(crate) fn keep(what: &Kept) -> ExitCode {
     let kept = Stop::on_signals_patiently().and_then(|stop| {
-        stop_when_pipe_closes(stop.clone());
+        if !matches!(what, Kept::Cluster { .. }) {
+            stop_when_pipe_closes(stop.clone());
+        }
         match what {
             Kept::Command { command } => keep_command(command, &stop),
             Kept::Part { part } => part.keep(&stop).map(|()| ExitCode::SUCCESS),
+            Kept::Cluster { name } => k8s::standing::keep(name, &stop).map(|()| ExitCode::SUCCESS),
         }
     });
     kept.unwrap_or_else(|error| {
@@ -174,7 +191,7 @@ pub(crate) fn signal(target: Target, name: &str) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-fn is_alive(target: Target) -> bool {
+pub(crate) fn is_alive(target: Target) -> bool {
     signal(target, "0")
 }
 

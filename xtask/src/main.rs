@@ -13,6 +13,7 @@ mod clients;
 mod command;
 mod debian;
 mod example;
+mod k8s;
 mod keeper;
 mod part;
 mod planted;
@@ -67,6 +68,12 @@ enum Command {
     /// Run one long fault run; without a name, list them.
     #[command(after_help = "Example: cargo xtask chaos store --transactions 1000000")]
     Chaos(example::Asked),
+    /// A real Kubernetes on this machine, with nodes of our own that make pods run or fail.
+    #[command(after_help = k8s::SHORT_HELP, after_long_help = k8s::LONG_HELP)]
+    K8s {
+        #[command(subcommand)]
+        asked: k8s::Asked,
+    },
     /// Own a process for an xtask that may die, and stop it when that happens.
     #[command(hide = true)]
     Keep {
@@ -102,6 +109,7 @@ fn run(command: Command, stop: &Stop) -> anyhow::Result<()> {
         Command::Planted { name, seconds } => planted::run(name.as_deref(), seconds, stop),
         Command::Bench(asked) => bench::run(&asked, stop),
         Command::Chaos(asked) => chaos::run(&asked, stop),
+        Command::K8s { asked } => k8s::answer(&asked, stop),
         Command::Keep { .. } => unreachable!("main answers this one before it listens for signals"),
     }
 }

@@ -1,22 +1,28 @@
 //! The real things that tests talk to, each started for one run and gone after it.
 
 use std::sync::mpsc::RecvTimeoutError;
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 
 use crate::clients;
 use crate::command::{lines_of, show};
+use crate::k8s;
 use crate::keeper::{Keeper, PAUSE};
 use crate::postgres;
 use crate::stop::Stop;
 
 /// Every part there is. To add one: a variant, and a module with `ensure_installed`, and `keep` if it runs.
+/// A run installs in this order: what needs minutes comes last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Part {
     Postgres,
     /// Programs that tests start themselves.
     Clients,
+    Kubernetes,
+    /// Cilium's own judgement of policies, a program that tests start themselves.
+    CiliumOracle,
 }
 
 /// A part that is there, and runs until this is dropped.
@@ -25,6 +31,14 @@ pub(crate) struct Running {
     env: Vec<(String, String)>,
     /// None has a part that is only installed.
     _keeper: Option<Keeper>,
+}
+
+/// What there is of a part before a run.
+enum Installed {
+    /// A process of its own has to run.
+    ToStart,
+    /// Nothing more is needed than to tell tests where it is.
+    Whole(Vec<(String, String)>),
 }
 
 /// What a part's keeper says once the part answers; it is how the part's own process reaches xtask.
@@ -41,6 +55,8 @@ impl Part {
         match self {
             Self::Postgres => "postgres",
             Self::Clients => "clients",
+            Self::Kubernetes => "kubernetes",
+            Self::CiliumOracle => "cilium-oracle",
         }
     }
 
@@ -48,16 +64,26 @@ impl Part {
         match self {
             Self::Postgres => "PostgreSQL",
             Self::Clients => "clients that others made",
+            Self::Kubernetes => "Kubernetes",
+            Self::CiliumOracle => "Cilium's verdicts",
         }
     }
 
-    /// Installs the part if it is missing and waits until it answers. A part that cannot be had is an
-    /// error: a test that is skipped proves nothing.
-    pub(crate) fn start(self, stop: &Stop) -> Result<Running> {
+    /// Installs the part if it is missing. One that cannot be had is an error: a test that is skipped proves nothing.
+    fn install(self, stop: &Stop) -> Result<Installed> {
         stop.check()?;
         match self {
-            Self::Postgres => postgres::ensure_installed()?,
-            Self::Clients => return Ok(Running { env: clients::ensure_installed()?, _keeper: None }),
+            Self::Postgres => postgres::ensure_installed().map(|()| Installed::ToStart),
+            Self::Clients => clients::ensure_installed().map(Installed::Whole),
+            Self::Kubernetes => k8s::ensure_installed(stop).map(|()| Installed::ToStart),
+            Self::CiliumOracle => k8s::ensure_oracle(stop).map(Installed::Whole),
+        }
+    }
+
+    /// Waits until the part answers.
+    fn start(self, installed: Installed, stop: &Stop) -> Result<Running> {
+        if let Installed::Whole(env) = installed {
+            return Ok(Running { env, _keeper: None });
         }
         let (keeper, stdout) = Keeper::of_part(self)?;
         let lines = lines_of(stdout);
@@ -81,14 +107,24 @@ impl Part {
     pub(crate) fn keep(self, stop: &Stop) -> Result<()> {
         match self {
             Self::Postgres => postgres::keep(stop),
-            Self::Clients => bail!("there is nothing to keep: tests start them"),
+            Self::Kubernetes => k8s::keep(stop),
+            Self::Clients | Self::CiliumOracle => bail!("there is nothing to keep: tests start them"),
         }
     }
 }
 
-/// Starts parts in order; if one fails, those before it are stopped.
+/// Starts parts, all at once; if one fails, the others are stopped.
 pub(crate) fn start_all(parts: &[Part], stop: &Stop) -> Result<Vec<Running>> {
-    parts.iter().map(|part| part.start(stop)).collect()
+    // One after the other: installers lock the whole machine, and a build takes all of it.
+    let installed: Vec<_> = parts.iter().map(|part| part.install(stop)).collect::<Result<_>>()?;
+    thread::scope(|scope| {
+        let start = |(part, installed): (&Part, _)| {
+            let part = *part;
+            scope.spawn(move || part.start(installed, stop))
+        };
+        let starting: Vec<_> = parts.iter().zip(installed).map(start).collect();
+        starting.into_iter().map(|one| one.join().expect("starting a part does not panic")).collect()
+    })
 }
 
 /// What tests need to know of all running parts.
@@ -105,7 +141,7 @@ impl Said {
         }
     }
 
-    fn parse(line: &str) -> Option<Self> {
+    pub(crate) fn parse(line: &str) -> Option<Self> {
         if line == "ready" {
             return Some(Self::Ready);
         }

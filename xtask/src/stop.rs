@@ -40,6 +40,12 @@ impl Stop {
         Ok(Self(asked))
     }
 
+    /// One that no signal reaches.
+    #[cfg(test)]
+    pub(crate) fn never() -> Self {
+        Self(Arc::new(AtomicBool::new(false)))
+    }
+
     pub(crate) fn ask(&self) {
         self.0.store(true, Ordering::SeqCst);
     }
