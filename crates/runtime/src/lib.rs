@@ -3,13 +3,14 @@
 //! ```text
 //!   config ──▶ the process ──▶ http, tls ──▶ serve ──▶ connections
 //!                  │
-//!     clock, random, backoff        (the only doors to time and chance)
+//!     clock, random ──▶ backoff, breaker        (the only doors to time and chance)
 //!                  │
 //!     shutdown ◀───┴───▶ ready, telemetry ──▶ admin
 //! ```
 
 pub mod admin;
 pub mod backoff;
+pub mod breaker;
 pub mod clock;
 pub mod config;
 pub mod http;

@@ -74,7 +74,7 @@ pub async fn serve<L, H, F>(
                     }
                     drop(place);
                 });
-                tasks.spawn(name, ended);
+                tasks.spawn_one_of_many(name, ended);
             }
             Err(error) if is_of_one_connection(&error) => {
                 tracing::debug!(%error, "a connection came to nothing");

@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 mod signal;
 #[cfg(test)]
@@ -106,15 +106,26 @@ impl Tasks {
     ///
     /// After `stop` has returned nothing runs here: the future is dropped unpolled.
     pub fn spawn(&self, name: &'static str, future: impl Future<Output = ()> + Send + 'static) {
+        self.spawn_in(span(name), name, future);
+    }
+
+    /// The same for one of very many, such as the requests of a server. What it logs does not name the task: a
+    /// span that is kept for hours holds more memory than most of them do.
+    pub fn spawn_one_of_many(&self, name: &'static str, future: impl Future<Output = ()> + Send + 'static) {
+        self.spawn_in(Span::none(), name, future);
+    }
+
+    fn spawn_in(&self, span: Span, name: &'static str, future: impl Future<Output = ()> + Send + 'static) {
         let scope = Arc::clone(&self.scope);
         // In a box, for each layer around a future has room for it twice, as it is given and as it is awaited;
         // and there are tasks by the ten thousand, most of which wait.
         let future = AssertUnwindSafe(Box::pin(future)).catch_unwind();
-        self.launch(name, async move {
+        let task = async move {
             if let Err(panic) = future.await {
                 scope.fail(name, &panic_reason(panic.as_ref()));
             }
-        });
+        };
+        self.launch(name, task.instrument(span));
     }
 
     /// Runs a task that must live as long as the process: ending before `stop`, even with `Ok`, is the
@@ -125,7 +136,7 @@ impl Tasks {
         future: impl Future<Output = Result<(), E>> + Send + 'static,
     ) {
         let scope = Arc::clone(&self.scope);
-        self.launch(name, async move {
+        let task = async move {
             let ended = AssertUnwindSafe(future).catch_unwind().await;
             let asked = scope.token.is_cancelled();
             match ended {
@@ -135,7 +146,8 @@ impl Tasks {
                 Ok(Err(error)) => scope.fail(name, &error.to_string()),
                 Err(panic) => scope.fail(name, &panic_reason(panic.as_ref())),
             }
-        });
+        };
+        self.launch(name, task.instrument(span(name)));
     }
 
     #[expect(
@@ -154,9 +166,8 @@ impl Tasks {
             let _entry = entry;
             future.await;
         };
-        let span = tracing::info_span!("task", task = name);
         // Not under the lock: a runtime that is going down drops the future, and with it the entry, here.
-        let abort = tokio::spawn(tracked.instrument(span)).abort_handle();
+        let abort = tokio::spawn(tracked).abort_handle();
 
         let mut table = self.family.table();
         if self.scope.is_closed() {
@@ -228,13 +239,19 @@ impl Tasks {
 
     /// Stops without asking: aborts every task here and below, and returns when they are gone.
     pub async fn abort(&self) -> Drained {
+        let aborted = self.abort_now();
+        if tokio::time::timeout(ABORT_GRACE, self.ended()).await.is_err() {
+            tracing::error!(tasks = ?self.running(), "tasks that never await cannot be aborted");
+        }
+        aborted
+    }
+
+    /// The same without waiting until they are gone, for an owner that is being dropped.
+    pub fn abort_now(&self) -> Drained {
         self.scope.token.cancel();
         let (mut aborted, handles) = self.close();
         handles.iter().for_each(AbortHandle::abort);
         aborted.sort_unstable();
-        if tokio::time::timeout(ABORT_GRACE, self.ended()).await.is_err() {
-            tracing::error!(tasks = ?self.running(), "tasks that never await cannot be aborted");
-        }
         Drained { aborted }
     }
 
@@ -323,6 +340,11 @@ impl Drop for Entry {
         self.family.table().running.remove(&self.id);
         self.family.ended.notify_waiters();
     }
+}
+
+/// What its log lines name a task by.
+fn span(name: &'static str) -> Span {
+    tracing::info_span!("task", task = name)
 }
 
 fn panic_reason(panic: &(dyn Any + Send)) -> String {

@@ -149,6 +149,6 @@ where
                 tracing::error!(%peer, "the request panicked");
             }
         });
-        self.tasks.spawn("request", ended);
+        self.tasks.spawn_one_of_many("request", ended);
     }
 }
