@@ -12,10 +12,13 @@ use model::{
     token::{Reach, Scope, Token, TokenHash, TokenKind},
 };
 
+use serde::Serialize;
+
 use crate::{
     Cause, Error, Result, Row, Store, Value, Write,
-    backend::Statement,
+    backend::{Statement, words},
     feed::{self, GRAVE, Item, State, Stream, Topic},
+    json,
     place::placement_cells,
     projects::{after_cell, one},
     table::{Columns, Group, Patch, Table},
@@ -61,9 +64,12 @@ const LOCK: &str = "UPDATE tokens SET last_used_at = last_used_at WHERE id = $1"
 
 const ANY_USER: &str = "SELECT EXISTS (SELECT 1 FROM tokens WHERE kind = 'user' AND NOT gone)";
 
-/// Two replicas write it for one token: the later use stays.
-const USED: &str = "
-  UPDATE tokens SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)";
+/// A use of a token in a list.
+#[derive(Serialize)]
+struct ListedUse {
+    id: String,
+    used_at: i64,
+}
 
 impl Store {
     pub async fn token(&self, id: TokenId) -> Result<Token> {
@@ -138,13 +144,12 @@ impl Write {
         Ok(self.patch_all(&TABLE, &REVOKE, vec![row]).await?.contains(&true))
     }
 
-    /// Notes when tokens were last used, in one round trip; it spends no version.
+    /// Notes when tokens were last used, all in one statement; it spends no version.
     pub async fn touch_tokens(&mut self, used: &[(TokenId, Millis)]) -> Result<()> {
-        let mut used = used.to_vec();
-        used.sort_unstable();
-        let touch =
-            |(id, at): &(TokenId, Millis)| Statement { sql: USED, params: vec![text(id), at.0.into()] };
-        self.run_all(used.iter().map(touch).collect()).await.map(drop)
+        let listed = |(id, at): &(TokenId, Millis)| ListedUse { id: id.to_string(), used_at: at.0 };
+        let list: Vec<ListedUse> = used.iter().map(listed).collect();
+        let params = vec![json::encode(&list)];
+        self.run_all(vec![Statement { sql: words::USED, params }]).await.map(drop)
     }
 
     /// Removes a token: a tombstone now, and no row once that is pruned.

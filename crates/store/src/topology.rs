@@ -167,11 +167,13 @@ pub(crate) fn desired() -> Stream {
 }
 
 fn decode_desired(replies: &[Vec<Row>]) -> Result<Vec<Item>> {
+    // A deployment runs in many places. All rows are of one snapshot, so it is the same in each of them.
+    let mut known: BTreeMap<DeploymentId, Arc<Deployment>> = BTreeMap::new();
     let item = |row: &Row| {
         let mut cells = row.cells();
         let placement = place::decode(&mut cells)?;
         let (namespace, scaling) = (cells.parse()?, decode_scaling(&mut cells)?);
-        let deployment = Arc::new(deployments::decode(&mut cells)?);
+        let deployment = deployments::decode_once(&mut cells, &mut known)?;
         // What a deployment also has beside this, its progress, is no part of the state.
         cells.skip(4);
         let (id, topic) = (deployment.id, Topic::Deployments(placement.clone()));

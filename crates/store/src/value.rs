@@ -32,6 +32,7 @@ impl Row {
 }
 
 /// Reads a row from left to right, in the order of the columns that its query names.
+#[derive(Clone)]
 pub struct Cells<'a> {
     row: &'a Row,
     next: usize,

@@ -12,6 +12,8 @@ use model::{
     name::Line,
     watch::{Census, Version},
 };
+/// Whether an agent's calls of one kind are let through.
+pub use runtime::breaker::BreakerState as Breaker;
 use sha2::{Digest as _, Sha256};
 
 use crate::{
@@ -43,14 +45,6 @@ pub struct KindStatus {
     pub held_back: Option<HeldBack>,
 }
 
-/// Whether calls are let through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Breaker {
-    Closed,
-    Open,
-    HalfOpen,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capacity {
     pub cpu_millicores: u64,
@@ -65,19 +59,6 @@ pub struct Answer {
     pub minimum_version: Line,
     pub confirmed: Vec<(Kind, ListHash)>,
     pub report_all: bool,
-}
-
-impl Breaker {
-    /// Every one there is.
-    pub const ALL: [Breaker; 3] = [Breaker::Closed, Breaker::Open, Breaker::HalfOpen];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Breaker::Closed => "closed",
-            Breaker::Open => "open",
-            Breaker::HalfOpen => "half_open",
-        }
-    }
 }
 
 impl TryFrom<proto::HeartbeatRequest> for Heartbeat {

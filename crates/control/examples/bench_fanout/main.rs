@@ -1,6 +1,6 @@
 //! How fast a change reaches many agents, what each of them costs, and what the database is asked meanwhile.
 //!
-//! `cargo xtask bench fanout [-- --agents 1,100,1000,5000 --rounds 10]`. Four kinds of processes: this one, which
+//! `cargo xtask bench fanout [-- --agents 1,100,1000,5000 --rounds 10 --idle 65]`. Four kinds of processes: this one, which
 //! commits, the control plane, a bare connectrpc server that sends the same bytes, and for each of the two a load of
 //! agents, each with a connection of its own and three watches on it.
 //!
@@ -42,8 +42,8 @@ const REST: Duration = Duration::from_secs(2);
 /// As long as it takes until every agent has beaten once, and a little more.
 const FIRST_BEATS: Duration = Duration::from_secs(12);
 
-/// How long the database is looked at.
-const IDLE: Duration = Duration::from_secs(20);
+/// How long the database is looked at, in seconds: some things are written once a minute.
+const IDLE: u64 = 65;
 
 fn main() {
     match std::env::args().nth(1).as_deref() {
@@ -60,12 +60,13 @@ async fn measure_all() {
     let sizes = option("--agents").unwrap_or_else(|| "1,100,1000,5000".to_owned());
     let sizes: Vec<usize> = sizes.split(',').map(|size| size.parse().expect("a number of agents")).collect();
     let rounds = option("--rounds").map_or(10, |text| text.parse().expect("a number of rounds"));
-    let most = sizes.iter().copied().max().expect("a size");
-    let mut bench = Bench::prepare(most, rounds).await;
+    let idle = option("--idle").map_or(IDLE, |text| text.parse().expect("a number of seconds"));
+    let mut bench = Bench::prepare(rounds, Duration::from_secs(idle)).await;
     let mut scenes = Vec::new();
-    for agents in sizes {
-        for name in ["broadcast", "spread"] {
-            let scene = bench.scene(name, agents).await;
+    // The first with a store that holds next to nothing: what the server holds then, it holds for its agents.
+    for name in ["broadcast", "spread"] {
+        for agents in &sizes {
+            let scene = bench.scene(name, *agents).await;
             let p99 = |seen: &Seen| {
                 seen.rounds.iter().map(|delay| format!("{:.1}", delay.p99)).collect::<Vec<_>>().join(" ")
             };
@@ -84,6 +85,7 @@ struct Bench {
     url: String,
     world: World,
     rounds: usize,
+    idle: Duration,
     /// The last version that the bare server sent.
     sent: u64,
     counts_statements: bool,
@@ -102,21 +104,22 @@ struct Side {
 }
 
 impl Bench {
-    async fn prepare(places: usize, rounds: usize) -> Self {
+    async fn prepare(rounds: usize, idle: Duration) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let database = database::Database::postgres();
         let url = database.url().expect("it is PostgreSQL").to_owned();
         let counts_statements = ask("CREATE EXTENSION IF NOT EXISTS pg_stat_statements").is_some()
             && ask("SELECT count(*) FROM pg_stat_statements").is_some();
-        let world = World::lay(&url, places).await;
+        let world = World::lay(&url).await;
         std::fs::write(directory.path().join("control.toml"), SETTINGS).expect("settings can be written");
-        Self { directory, url, world, rounds, sent: 0, counts_statements }
+        Self { directory, url, world, rounds, idle, sent: 0, counts_statements }
     }
 
     /// One size, one way: a change for all in one place, or one for each in places of their own.
     async fn scene(&mut self, name: &'static str, agents: usize) -> Scene {
         let places = if name == "broadcast" { 1 } else { agents };
         let path = self.directory.path().join("places");
+        self.world.grow(places).await;
         self.world.save(places, &path);
         let path = path.to_str().expect("it is text").to_owned();
         let (server, address) = self.control().await;
@@ -146,8 +149,9 @@ impl Bench {
         bare.finish();
         bare.settle(agents).await;
         let bare = bare.end().await;
-        let queries = if name == "spread" { Some(self.idle(&mut ours).await) } else { None };
+        ours.beat().await;
         ours.settle(agents).await;
+        let queries = if name == "spread" { Some(self.watch_idle().await) } else { None };
         Scene { name, agents, ours: ours.end().await, bare, queries }
     }
 
@@ -182,27 +186,21 @@ impl Bench {
     }
 
     /// What the database is asked in a second when all agents beat and nothing changes.
-    async fn idle(&self, side: &mut Side) -> Queries {
-        side.load.tell("beat").await;
-        side.load.hear("beating").await;
-        tokio::time::sleep(FIRST_BEATS).await;
+    async fn watch_idle(&self) -> Queries {
         let before = self.asked();
-        tokio::time::sleep(IDLE).await;
+        tokio::time::sleep(self.idle).await;
         let after = self.asked();
-        let rate = |before: f64, after: f64| (after - before) / IDLE.as_secs_f64();
+        let rate = |before: f64, after: f64| (after - before) / self.idle.as_secs_f64();
         let statements = before.statements.zip(after.statements).map(|(before, after)| rate(before, after));
         Queries { transactions: rate(before.transactions, after.transactions), statements }
     }
 
-    /// By the database's own count, this question included.
+    /// By the database's own count.
     fn asked(&self) -> Queries {
         let number = |sql: &str| ask(sql).expect("the database counts").trim().parse().expect("a number");
-        let transactions =
-            "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()";
-        let statements = "SELECT sum(calls) FROM pg_stat_statements";
         Queries {
-            transactions: number(transactions),
-            statements: self.counts_statements.then(|| number(statements)),
+            transactions: number(TRANSACTIONS),
+            statements: self.counts_statements.then(|| number(STATEMENTS)),
         }
     }
 }
@@ -247,6 +245,13 @@ impl Side {
         self.seen.bytes_per_change = self.bytes / deliveries;
     }
 
+    /// Lets the agents beat, each once at least.
+    async fn beat(&mut self) {
+        self.load.tell("beat").await;
+        self.load.hear("beating").await;
+        tokio::time::sleep(FIRST_BEATS).await;
+    }
+
     async fn settle(&mut self, agents: usize) {
         tokio::time::sleep(REST).await;
         self.seen.kib_per_agent = (self.server.resident() - self.alone_kib) / agents as f64;
@@ -269,6 +274,15 @@ secret = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 opens_per_minute = 1000000
 opens_burst = 1000000
 "#;
+
+/// With what the database does for itself, such as its vacuum.
+const TRANSACTIONS: &str =
+    "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()";
+
+/// Without what begins and ends a transaction, which travels with the others, and without our own questions.
+const STATEMENTS: &str = "
+  SELECT coalesce(sum(calls), 0) FROM pg_stat_statements
+  WHERE query !~* '^(begin|commit|rollback)' AND query !~ 'pg_stat_'";
 
 /// Asks the database through `psql`, for only the store speaks to it itself; nothing, if it cannot answer.
 fn ask(sql: &str) -> Option<String> {

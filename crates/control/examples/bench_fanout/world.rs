@@ -1,6 +1,6 @@
 //! The places of the agents, the deployment that runs in all of them, and the change that is measured.
 
-use std::{fmt::Write as _, path::Path, sync::Arc};
+use std::{fmt::Write as _, ops::Range, path::Path, sync::Arc};
 
 use control::tokens::{NewToken, Tokens};
 use model::{
@@ -33,8 +33,8 @@ pub struct World {
 }
 
 impl World {
-    /// Makes so many places, each with a token, and the deployment in all of them.
-    pub async fn lay(url: &str, count: usize) -> Self {
+    /// Makes what a deployment belongs to, and the deployment, which runs nowhere yet.
+    pub async fn lay(url: &str) -> Self {
         let store = Store::open(&Config::postgres(url), Surroundings::real(Tasks::new())).await;
         let store = store.expect("the store opens");
         let mut write = store.begin().await.expect("a write begins");
@@ -47,10 +47,15 @@ impl World {
         let progress = Progress { status, desired, reason: None, updated_at: AT };
         write.put_deployment(&Deployment::sample(), &progress).await.expect("a deployment");
         write.commit().await.expect("the ground is laid");
-        let places = places(&store, count).await;
-        let mut world = Self { store, places, changes: 0 };
-        world.change(count).await;
-        world
+        Self { store, places: Vec::new(), changes: 0 }
+    }
+
+    /// Makes so many places in all, each with a token, and the deployment in every one of them.
+    pub async fn grow(&mut self, count: usize) {
+        if self.places.len() < count {
+            self.places.extend(places(&self.store, self.places.len()..count).await);
+            self.change(count).await;
+        }
     }
 
     /// The first of the places with their tokens, as the load client reads them.
@@ -88,13 +93,14 @@ pub fn workload(place: &Placement, change: u64) -> Workload {
     topology(place, change).workload(&Arc::new(Deployment::sample())).expect("it runs")
 }
 
-async fn places(store: &Store, count: usize) -> Vec<(Placement, String)> {
+async fn places(store: &Store, numbers: Range<usize>) -> Vec<(Placement, String)> {
     let mut makers = JoinSet::new();
     for maker in 0..MAKERS {
         let tokens = Tokens::new(store, &Clock::system(), &Random::system());
+        let numbers = numbers.clone().skip(maker).step_by(MAKERS);
         makers.spawn(async move {
             let mut made = Vec::new();
-            for number in (maker..count).step_by(MAKERS) {
+            for number in numbers {
                 let placement: Placement = format!("load/place-{number}:default").parse().expect("a place");
                 let name = format!("load-{number}").parse().expect("a name");
                 let scope = Scope::Agent { placement: placement.clone() };

@@ -28,6 +28,12 @@ impl Census {
     pub fn and(self, other: Self) -> Self {
         Self { count: self.count + other.count, digest: self.digest.wrapping_add(other.digest) }
     }
+
+    /// The census of what is left without a part of it.
+    #[must_use]
+    pub fn without(self, part: Self) -> Self {
+        Self { count: self.count - part.count, digest: self.digest.wrapping_sub(part.digest) }
+    }
 }
 
 /// The first 8 bytes, little-endian, of SHA-256(id, 0x00, version as 8 bytes big-endian).

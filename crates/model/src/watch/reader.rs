@@ -56,6 +56,8 @@ pub struct Reader<T> {
     cursor: Cursor,
     /// The position of the last bookmark.
     position: Option<Position>,
+    /// The position of the last `INIT` that was complete.
+    listed_at: Option<Position>,
     /// Received, but its `end` has not come: held over a cut, for the cursor has passed it.
     pending: BTreeMap<Key, Standing<T>>,
     init: Option<Init<T>>,
@@ -75,6 +77,7 @@ impl<T> Default for Reader<T> {
             table: BTreeMap::new(),
             cursor: Cursor::default(),
             position: None,
+            listed_at: None,
             pending: BTreeMap::new(),
             init: None,
             census: Census::default(),
@@ -91,6 +94,12 @@ impl<T> Reader<T> {
     /// Floor and `since` as the last bookmark told them; nothing before the first.
     pub fn position(&self) -> Option<Position> {
         self.position
+    }
+
+    /// Where the last complete `INIT` stood: what it did not list, it did not list with this floor, and with no
+    /// later one.
+    pub fn listed_at(&self) -> Option<Position> {
+        self.listed_at
     }
 
     pub fn get(&self, key: &Key) -> Option<&Standing<T>> {
@@ -182,6 +191,7 @@ impl<T> Reader<T> {
         let version = if same_history { self.cursor.version.max(position.version) } else { position.version };
         self.cursor = Cursor { history: Some(position.history), version };
         self.position = Some(position);
+        self.listed_at = Some(position);
         Ok(Received::Published(changed))
     }
 

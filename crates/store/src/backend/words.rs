@@ -58,8 +58,27 @@ const RENEW_SQLITE: &str = "
     FROM json_each($1)) AS l
   WHERE clusters.platform = l.platform AND clusters.region = l.region AND clusters.shard = l.shard";
 
-const TWICE: &[Twice] =
-    &[Twice { postgres: TEND, sqlite: TEND_SQLITE }, Twice { postgres: RENEW, sqlite: RENEW_SQLITE }];
+/// When the tokens of the JSON list `$1` were last used, each token once; a later use stays. Locked in the order
+/// of ids, for every replica writes it.
+pub(crate) const USED: &str = r#"
+  UPDATE tokens SET last_used_at = l.used_at
+  FROM (
+    SELECT t.id, l.used_at
+    FROM tokens t JOIN json_to_recordset($1::TEXT::JSON) AS l (id TEXT, used_at BIGINT) ON t.id = l.id
+    WHERE t.last_used_at IS NULL OR t.last_used_at < l.used_at
+    ORDER BY t.id COLLATE "C" FOR NO KEY UPDATE OF t) AS l
+  WHERE tokens.id = l.id"#;
+
+const USED_SQLITE: &str = "
+  UPDATE tokens SET last_used_at = l.used_at
+  FROM (SELECT value ->> 'id' AS id, value ->> 'used_at' AS used_at FROM json_each($1)) AS l
+  WHERE tokens.id = l.id AND (tokens.last_used_at IS NULL OR tokens.last_used_at < l.used_at)";
+
+const TWICE: &[Twice] = &[
+    Twice { postgres: TEND, sqlite: TEND_SQLITE },
+    Twice { postgres: RENEW, sqlite: RENEW_SQLITE },
+    Twice { postgres: USED, sqlite: USED_SQLITE },
+];
 
 /// SQLite's words for a statement.
 pub(crate) fn for_sqlite(sql: &'static str) -> &'static str {
