@@ -1,0 +1,278 @@
+//! Whether an object in the cluster is as we want it, in the fields that we set and by what they mean.
+//!
+//! Kubernetes says of each list and map whether it belongs to one writer as a whole or to many by its parts. In what
+//! is ours as a whole, one element more is a difference; in the rest only our own elements count.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use super::{
+    Quantity, Type,
+    live::{CHANGE, VERSION},
+};
+
+static NOTHING: Value = Value::Null;
+
+/// The first field of `wanted` that `live` does not have or has otherwise, as a path like `spec.template.spec`.
+///
+/// That it was last written for an older change is no difference.
+pub fn difference(wanted: &Value, live: &Value) -> Option<String> {
+    let is_custom = wanted["kind"] == Type::CiliumNetworkPolicy.kind();
+    let shape =
+        if is_custom { Shape::Custom } else { Shape::BuiltIn { is_service: wanted["kind"] == "Service" } };
+    let Value::Object(fields) = wanted else { return scalar(shape, &Path::ROOT, wanted, live) };
+    fields.iter().find_map(|(name, value)| {
+        let path = Path::ROOT.field(name);
+        match name.as_str() {
+            "apiVersion" | "kind" => None,
+            "metadata" => metadata(shape, &path, value, &live[name]),
+            _ => part(shape, &path, value, &live[name]),
+        }
+    })
+}
+
+/// Of what is said about an object, only what we put there to be kept.
+fn metadata(shape: Shape, path: &Path<'_>, wanted: &Value, live: &Value) -> Option<String> {
+    ["labels", "annotations", "ownerReferences"].into_iter().find_map(|name| {
+        let (path, live) = (path.field(name), &live[name]);
+        match &wanted[name] {
+            Value::Object(wanted) => {
+                wanted.iter().find_map(|(key, value)| match key.as_str() {
+                    VERSION | CHANGE => written_for(&path.field(key), key, wanted, live),
+                    _ => part(shape, &path.field(key), value, &live[key.as_str()]),
+                })
+            }
+            Value::Null => None,
+            wanted => part(shape, &path, wanted, live),
+        }
+    })
+}
+
+/// Which change an object was written for may be an older one, for a change of nothing else costs no write. But it
+/// must say one that there was: what is missing, unreadable or from the future would take the proof from a deletion.
+fn written_for(path: &Path<'_>, key: &str, wanted: &Map<String, Value>, live: &Value) -> Option<String> {
+    let number = |annotations: &Value| annotations[VERSION].as_str()?.parse::<u64>().ok();
+    let newest = wanted.get(VERSION)?.as_str()?.parse::<u64>().ok();
+    let is_older = number(live).is_some_and(|written| Some(written) < newest);
+    (!is_older && live[key] != wanted[key]).then(|| path.to_string())
+}
+
+/// What the API server knows of an object's fields.
+#[derive(Debug, Clone, Copy)]
+enum Shape {
+    BuiltIn {
+        is_service: bool,
+    },
+    /// Every list and every selector is one writer's as a whole, and what is stored is what was sent.
+    Custom,
+}
+
+impl Shape {
+    /// What tells the elements of a list apart, if they belong to many writers.
+    fn merge_keys(self, list: &str) -> Option<&'static [&'static str]> {
+        let Shape::BuiltIn { is_service } = self else { return None };
+        match list {
+            "containers" | "initContainers" | "env" | "volumes" | "imagePullSecrets" => Some(&["name"]),
+            "volumeMounts" => Some(&["mountPath"]),
+            "ports" if is_service => Some(&["port", "protocol"]),
+            "ports" => Some(&["containerPort", "protocol"]),
+            "topologySpreadConstraints" => Some(&["topologyKey", "whenUnsatisfiable"]),
+            "ownerReferences" => Some(&["uid"]),
+            _ => None,
+        }
+    }
+
+    /// Whether a map belongs to one writer as a whole.
+    fn is_atomic(self, map: &str) -> bool {
+        match self {
+            Shape::BuiltIn { .. } => {
+                ["selector", "labelSelector", "namespaceSelector", "nodeSelector", "scaleTargetRef"]
+                    .contains(&map)
+            }
+            Shape::Custom => ["endpointSelector", "nodeSelector"].contains(&map),
+        }
+    }
+
+    /// Whether a value says what its absence says too, so that the API server does not keep it.
+    fn is_dropped(self, path: &Path<'_>, value: &Value) -> bool {
+        let (parent, field) = (path.up.map_or("", Path::name), path.name());
+        match (self, value) {
+            (_, Value::Null) => true,
+            (Shape::Custom, _) => false,
+            (_, Value::Array(list)) => list.is_empty(),
+            // An empty map is no map; an empty choice, like that of a volume's source, is still one.
+            (_, Value::Object(map)) => {
+                map.is_empty() && ["labels", "annotations", "data", "limits", "requests"].contains(&field)
+            }
+            (_, Value::String(text)) => text.is_empty() && (parent, field) == ("env", "value"),
+            (_, Value::Bool(is)) => {
+                !is && ["hostNetwork", "publishNotReadyAddresses", "readOnly"].contains(&field)
+            }
+            (_, Value::Number(number)) => {
+                number.as_i64() == Some(0) && ["initialDelaySeconds", "minReadySeconds"].contains(&field)
+            }
+        }
+    }
+
+    /// Whether the API server puts this into what we sent without it.
+    fn is_default(self, path: &Path<'_>, name: &str, value: &Value) -> bool {
+        let is_empty = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+        let is_icmp = matches!(self, Shape::Custom) && path.name() == "fields" && name == "family";
+        is_empty || (is_icmp && value == "IPv4")
+    }
+
+    fn is_quantity(self, path: &Path<'_>) -> bool {
+        let Shape::BuiltIn { .. } = self else { return false };
+        let parent = path.up.map_or("", Path::name);
+        ["limits", "requests"].contains(&parent)
+            || ["sizeLimit", "averageValue"].contains(&path.name())
+            || (parent, path.name()) == ("target", "value")
+    }
+
+    fn is_int_or_string(self, path: &Path<'_>) -> bool {
+        let names = ["maxUnavailable", "minAvailable", "maxSurge", "port", "targetPort"];
+        matches!(self, Shape::BuiltIn { .. }) && names.contains(&path.name())
+    }
+}
+
+/// Compares what may have more in it than we want.
+fn part(shape: Shape, path: &Path<'_>, wanted: &Value, live: &Value) -> Option<String> {
+    match (wanted, live) {
+        (wanted, Value::Null) if shape.is_dropped(path, wanted) => None,
+        (Value::Object(_), Value::Object(_)) if shape.is_atomic(path.name()) => {
+            whole(shape, path, wanted, live)
+        }
+        (Value::Object(wanted), Value::Object(live)) => fields(part, shape, path, wanted, live),
+        (Value::Array(wanted_list), Value::Array(live_list)) => match shape.merge_keys(path.name()) {
+            Some(keys) => merged(shape, path, keys, wanted_list, live_list),
+            None => whole(shape, path, wanted, live),
+        },
+        (wanted, live) => scalar(shape, path, wanted, live),
+    }
+}
+
+/// Compares what is ours as a whole.
+fn whole(shape: Shape, path: &Path<'_>, wanted: &Value, live: &Value) -> Option<String> {
+    match (wanted, live) {
+        (wanted, Value::Null) if shape.is_dropped(path, wanted) => None,
+        (Value::Object(wanted), Value::Object(live)) => {
+            let is_more = |(name, value): &(&String, &Value)| {
+                !wanted.contains_key(*name) && !shape.is_default(path, name, value)
+            };
+            let more = live.iter().find(is_more).map(|(name, _)| path.field(name).to_string());
+            fields(whole, shape, path, wanted, live).or(more)
+        }
+        (Value::Array(wanted), Value::Array(live)) => {
+            if wanted.len() != live.len() {
+                return Some(path.to_string());
+            }
+            let mut pairs = wanted.iter().zip(live).enumerate();
+            pairs.find_map(|(index, (wanted, live))| whole(shape, &path.index(index), wanted, live))
+        }
+        (wanted, live) => scalar(shape, path, wanted, live),
+    }
+}
+
+type Compare = fn(Shape, &Path<'_>, &Value, &Value) -> Option<String>;
+
+fn fields(
+    compare: Compare,
+    shape: Shape,
+    path: &Path<'_>,
+    wanted: &Map<String, Value>,
+    live: &Map<String, Value>,
+) -> Option<String> {
+    wanted.iter().find_map(|(name, value)| {
+        compare(shape, &path.field(name), value, live.get(name).unwrap_or(&NOTHING))
+    })
+}
+
+/// Compares our elements of a list with those of the same key, in whatever order.
+fn merged(shape: Shape, path: &Path<'_>, keys: &[&str], wanted: &[Value], live: &[Value]) -> Option<String> {
+    wanted.iter().enumerate().find_map(|(index, wanted)| {
+        let path = path.element(index, wanted[keys[0]].as_str());
+        let is_same = |live: &&Value| keys.iter().all(|key| same_key(key, &wanted[*key], &live[*key]));
+        match live.iter().find(is_same) {
+            Some(live) => part(shape, &path, wanted, live),
+            None => Some(path.to_string()),
+        }
+    })
+}
+
+fn same_key(key: &str, wanted: &Value, live: &Value) -> bool {
+    let is_tcp = |value: &Value| value.is_null() || value == "TCP";
+    wanted == live || (key == "protocol" && is_tcp(wanted) && is_tcp(live))
+}
+
+fn scalar(shape: Shape, path: &Path<'_>, wanted: &Value, live: &Value) -> Option<String> {
+    let is_same = wanted == live
+        || match (wanted, live) {
+            _ if shape.is_quantity(path) => {
+                Quantity::read(wanted).is_some_and(|amount| Some(amount) == Quantity::read(live))
+            }
+            (Value::Number(wanted), Value::Number(live)) => wanted.as_f64() == live.as_f64(),
+            (Value::Number(number), Value::String(text)) | (Value::String(text), Value::Number(number)) => {
+                shape.is_int_or_string(path) && *text == number.to_string()
+            }
+            _ => false,
+        };
+    (!is_same).then(|| path.to_string())
+}
+
+/// Where we are. It is written out only if there is something to say.
+struct Path<'a> {
+    up: Option<&'a Path<'a>>,
+    step: Step<'a>,
+}
+
+enum Step<'a> {
+    Root,
+    Field(&'a str),
+    Element { index: usize, key: Option<&'a str> },
+}
+
+impl<'a> Path<'a> {
+    const ROOT: Path<'static> = Path { up: None, step: Step::Root };
+
+    fn field(&'a self, name: &'a str) -> Path<'a> {
+        Path { up: Some(self), step: Step::Field(name) }
+    }
+
+    fn index(&'a self, index: usize) -> Path<'a> {
+        self.element(index, None)
+    }
+
+    fn element(&'a self, index: usize, key: Option<&'a str>) -> Path<'a> {
+        Path { up: Some(self), step: Step::Element { index, key } }
+    }
+
+    /// The field that this is, or is an element of.
+    fn name(&self) -> &'a str {
+        match (&self.step, self.up) {
+            (Step::Field(name), _) => name,
+            (Step::Element { .. }, Some(up)) => up.name(),
+            (Step::Element { .. } | Step::Root, _) => "",
+        }
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(up) = self.up {
+            fmt::Display::fmt(up, f)?;
+        }
+        let is_first = self.up.is_none_or(|up| matches!(up.step, Step::Root));
+        match self.step {
+            Step::Root => Ok(()),
+            Step::Field(name) if name.contains(['.', '/']) => write!(f, "[{name}]"),
+            Step::Field(name) if is_first => f.write_str(name),
+            Step::Field(name) => write!(f, ".{name}"),
+            Step::Element { key: Some(key), .. } => write!(f, "[{key}]"),
+            Step::Element { index, key: None } => write!(f, "[{index}]"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

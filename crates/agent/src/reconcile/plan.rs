@@ -1,0 +1,172 @@
+//! From what is known of one thing to what is to be done about it, and what is remembered of how that went.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use futures_util::FutureExt as _;
+use model::{
+    cluster::ApplyError,
+    name::Message,
+    time::Millis,
+    watch::{Key, Standing, Version},
+};
+
+use super::{
+    Acting, Loop, Trouble,
+    act::{self, Failure, Outcome, Plan},
+    decide::{Decision, Ground, decide},
+    tell::Tell,
+};
+use crate::{
+    cluster::Cluster,
+    kind::Kind,
+    object::{Live, Stamped, Stamping},
+};
+
+impl<K: Kind, C: Cluster> Loop<K, C> {
+    /// Starts the verb for one thing, with what is known of it now.
+    pub(super) fn act(&mut self, key: Key) -> Option<Acting> {
+        let (version, plan) = self.plan(&key);
+        if matches!(plan, Plan::Nothing) {
+            self.acted(key, version, Outcome::Done(act::Done::default()));
+            return None;
+        }
+        let actor = self.around.actor.clone();
+        let of_key = {
+            let (cache, key) = (actor.cache.clone(), key.clone());
+            move || cache.of_key(K::KIND, &key)
+        };
+        Some(async move { (key, version, actor.carry_out(plan, of_key).await) }.boxed())
+    }
+
+    fn plan(&mut self, key: &Key) -> (Version, Plan) {
+        let actor = &self.around.actor;
+        let reader = self.follow.reader();
+        let Some(listed_at) = reader.listed_at() else { return (Version::ZERO, Plan::Nothing) };
+        let ground = Ground { here: actor.term.here(), listed_at };
+        let standing = reader.get(key);
+        let version = standing.map_or(Version::ZERO, Standing::version);
+        let objects = actor.cache.of_key(K::KIND, key);
+        let plan = match decide(standing, &objects, ground) {
+            Decision::Make { desired, version } => self.plan_make(key, &desired, version),
+            Decision::Park { problems, .. } => Plan::Park(Failure::from(&*problems)),
+            Decision::Delete { objects, .. } => Plan::Unmake(objects),
+            Decision::DeleteAbsent { objects, .. } if self.guard.lets_go(key) => Plan::Unmake(objects),
+            Decision::DeleteAbsent { .. } => Plan::Nothing,
+            Decision::Leave { orphans: 0 }
+                if matches!(standing, Some(Standing::Gone { .. })) || self.guard.has_let_go(key) =>
+            {
+                self.plan_shared(objects.is_empty())
+            }
+            Decision::Leave { .. } => Plan::Nothing,
+        };
+        (version, plan)
+    }
+
+    fn plan_make(&mut self, key: &Key, desired: &K::Desired, version: Version) -> Plan {
+        let manifests = match self.kind.manifests(desired) {
+            Ok(manifests) => manifests,
+            Err(problems) => return Plan::Park(Failure::from(&problems)),
+        };
+        let stamping = Stamping {
+            history: self.follow.reader().cursor().history.expect("a list has a history"),
+            region: self.around.actor.term.here().region.clone(),
+            version,
+            change: self.kind.change(desired),
+        };
+        let wanted: Vec<Stamped> = manifests.into_iter().map(|manifest| manifest.stamped(&stamping)).collect();
+        for stamped in wanted.iter().filter(|stamped| stamped.owner.is_shared()) {
+            self.sharing.entry(stamped.object.clone()).or_default().insert(key.clone());
+        }
+        Plan::Make { wanted, was_made: self.made.get(key) == Some(&version) }
+    }
+
+    /// What only this thing needed of what others of its environment could have shared goes after it.
+    fn plan_shared(&self, is_all_gone: bool) -> Plan {
+        let shared = self.around.actor.cache.shared(K::KIND);
+        if !is_all_gone || shared.is_empty() {
+            return Plan::Nothing;
+        }
+        let cache = &self.around.actor.cache;
+        let wanted = self.follow.reader().iter().filter_map(|(_, standing)| match standing {
+            Standing::Known { state: Ok(desired), .. } => Some(self.kind.environment(desired)),
+            // Whose environment it is in cannot be read: it may be any.
+            Standing::Known { state: Err(_), .. } => Some(None),
+            Standing::Gone { .. } | Standing::Absent { .. } => None,
+        });
+        let mut used: BTreeSet<_> = wanted.collect();
+        for key in cache.keys(K::KIND) {
+            let objects = cache.of_key(K::KIND, &key);
+            used.extend(objects.iter().filter_map(|live| Some(live.owner.as_ref()?.belonging.environment)));
+        }
+        if used.contains(&None) {
+            return Plan::Nothing;
+        }
+        let shard = &self.around.actor.term.here().shard;
+        let is_left = |live: &Arc<Live>| {
+            let owner = live.owner.as_ref();
+            owner.is_some_and(|owner| {
+                owner.shard.as_ref() == Some(shard) && !used.contains(&owner.belonging.environment)
+            })
+        };
+        let left: Vec<Arc<Live>> = shared.into_iter().filter(is_left).collect();
+        if left.is_empty() { Plan::Nothing } else { Plan::Unmake(left) }
+    }
+
+    pub(super) fn acted(&mut self, key: Key, version: Version, outcome: Outcome) {
+        let metrics = &self.around.metrics;
+        match outcome {
+            Outcome::Done(done) => {
+                metrics.writes.inc_by(done.writes.into());
+                metrics.deletes.inc_by(done.deletes.into());
+                metrics.drift_corrected.inc_by(done.drifted.into());
+                self.drift_corrected += u64::from(done.drifted);
+                let has_worked = done.writes + done.deletes > 0;
+                if self.by_resync.remove(&key) && has_worked {
+                    metrics.resync_corrected.inc();
+                    tracing::warn!(kind = %K::KIND, %key, ?done, "the resync found something to do");
+                }
+                if has_worked {
+                    tracing::info!(kind = %K::KIND, %key, %version, ?done, "applied");
+                    self.tells.push(Tell::Status(key.clone()));
+                }
+                self.is_well(&key, version);
+                self.applies.succeeded(&key);
+            }
+            Outcome::Blocked(object) => {
+                tracing::info!(kind = %K::KIND, %key, %object, "waits for it to be gone");
+                // Its end is seen; this is for the case that it is not.
+                self.applies.put_back(&key, Duration::from_secs(10));
+            }
+            Outcome::NotNow => self.applies.put_back(&key, Duration::from_secs(1)),
+            Outcome::Failed(failure) => self.is_in_trouble(key, version, failure),
+        }
+    }
+
+    fn is_well(&mut self, key: &Key, version: Version) {
+        if matches!(self.follow.reader().get(key), Some(Standing::Known { .. })) {
+            self.made.insert(key.clone(), version);
+        } else {
+            self.made.remove(key);
+            for keys in self.sharing.values_mut() {
+                keys.remove(key);
+            }
+            self.sharing.retain(|_, keys| !keys.is_empty());
+        }
+        if self.troubles.contains_key(key) {
+            self.tells.push(Tell::Apply(key.clone()));
+        }
+    }
+
+    fn is_in_trouble(&mut self, key: Key, version: Version, failure: Failure) {
+        self.around.metrics.failures.inc();
+        let delay = self.applies.failed(&key, failure.retry_after);
+        let Failure { reason, message, .. } = failure;
+        tracing::warn!(kind = %K::KIND, %key, %version, %reason, message, ?delay, "it cannot be applied");
+        let since = self.troubles.get(&key).filter(|trouble| trouble.version == version);
+        let since = since.map_or_else(|| Millis(self.around.clock.now().millis()), |trouble| trouble.error.since);
+        let error = ApplyError { reason, message: Message::cut(&message), since };
+        let told = self.troubles.remove(&key).and_then(|trouble| trouble.told);
+        self.troubles.insert(key.clone(), Trouble { version, error, told });
+        self.tells.push(Tell::Apply(key));
+    }
+}

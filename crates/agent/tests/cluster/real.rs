@@ -1,0 +1,201 @@
+//! A real API server, with a namespace, a shard and an account for each test. The account has what the printed role
+//! gives it, and no more.
+
+use agent::{
+    cluster::{
+        Cluster as _, Fault,
+        kube::{Kube, KubeConfig, Requests},
+    },
+    labels::{Belonging, Owner, Subject},
+    object::{Ref, Type},
+    rbac,
+};
+use http::{Method, Request};
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use model::{kind::Kind, name::Shard};
+use runtime::{clock::Clock, random::Random};
+use serde_json::{Value, json};
+
+use crate::suite::{Setting, soon};
+
+pub struct Real {
+    cluster: Kube,
+    /// Of every client that this made.
+    pub requests: Requests,
+    name: String,
+}
+
+impl Real {
+    pub async fn start() -> Real {
+        let name = format!("krane-test-{:012x}", Random::system().u64() >> 16);
+        let nobody = kube_on(client_as(None).await, &name, &Requests::default(), &KubeConfig::default());
+        let mut real = Real { cluster: nobody, requests: Requests::default(), name };
+        real.install_role().await;
+        real.cluster = real.kube_on(real.client().await);
+        real.await_rights().await;
+        real.make_namespace().await;
+        real
+    }
+
+    /// Who the agent is to the API server.
+    pub fn account(&self) -> String {
+        format!("system:serviceaccount:{0}:{0}", self.name)
+    }
+
+    /// The agent's own client.
+    pub async fn client(&self) -> Client {
+        client_as(Some(&self.account())).await
+    }
+
+    pub async fn kube_of(&self, user: &str, config: &KubeConfig) -> Kube {
+        self.kube_with(client_as(Some(user)).await, config)
+    }
+
+    pub fn kube_on(&self, client: Client) -> Kube {
+        self.kube_with(client, &KubeConfig::default())
+    }
+
+    pub fn kube_with(&self, client: Client, config: &KubeConfig) -> Kube {
+        kube_on(client, &self.name, &self.requests, config)
+    }
+
+    pub async fn client_with(&self, change: impl FnOnce(&mut Config)) -> Client {
+        let mut config = config().await;
+        change(&mut config);
+        Client::try_from(config).unwrap()
+    }
+
+    /// A secret that stays until somebody else has done something about it.
+    pub async fn secret_with_finalizer(&self, name: &str) -> Ref {
+        let mut secret = self.secret(name, "a", "1");
+        secret["metadata"]["finalizers"] = json!(["testing.krane/held"]);
+        self.apply(&self.secret_ref(name), &secret).await;
+        self.secret_ref(name)
+    }
+
+    pub async fn release(&self, object: &Ref) {
+        let mut released = self.secret(&object.name, "a", "1");
+        released["metadata"]["finalizers"] = json!([]);
+        self.apply(object, &released).await;
+    }
+
+    /// As somebody who may: the agent may not.
+    pub async fn delete_namespace(&self) {
+        let path = format!("/api/v1/namespaces/{}", self.namespace());
+        ask(&client_as(None).await, Method::DELETE, &path, None).await;
+    }
+
+    /// The printed role, under a name of our own: other tests have theirs.
+    async fn install_role(&self) {
+        let admin = client_as(None).await;
+        let printed = Value::from(rbac::manifests(&self.name)).to_string().replace(rbac::NAME, &self.name);
+        let objects: Vec<Value> = serde_json::from_str(&printed).unwrap();
+        for object in objects {
+            let (kind, name) = (object["kind"].as_str().unwrap(), &self.name);
+            let rbac = "/apis/rbac.authorization.k8s.io/v1";
+            let path = match kind {
+                "Namespace" => format!("/api/v1/namespaces/{name}"),
+                "ServiceAccount" => format!("/api/v1/namespaces/{name}/serviceaccounts/{name}"),
+                "ClusterRole" => format!("{rbac}/clusterroles/{name}"),
+                "ClusterRoleBinding" => format!("{rbac}/clusterrolebindings/{name}"),
+                "Role" => format!("{rbac}/namespaces/{name}/roles/{name}"),
+                "RoleBinding" => format!("{rbac}/namespaces/{name}/rolebindings/{name}"),
+                kind => panic!("{kind} is printed and not applied here"),
+            };
+            let path = format!("{path}?fieldManager=installer&fieldValidation=Strict");
+            ask(&admin, Method::PATCH, &path, Some(&object)).await;
+        }
+    }
+
+    /// The API server reads a new binding a moment after it was written.
+    async fn await_rights(&self) {
+        let is_forbidden = async || {
+            let (uid, leases) = (self.cluster.uid().await, self.cluster.leases(&self.name).await);
+            let faults = [uid.err(), leases.err()].into_iter().flatten().map(|error| error.fault);
+            faults.fold(false, |any, fault| any | (fault == Fault::Forbidden))
+        };
+        soon(async {
+            while is_forbidden().await {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+
+    async fn make_namespace(&self) {
+        let owner = Owner {
+            kind: Kind::Deployment,
+            subject: Subject::Namespace,
+            belonging: Belonging::default(),
+            shard: None,
+        };
+        let namespace = json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": { "name": self.namespace(), "labels": owner.labels() },
+        });
+        self.apply(&Ref::new(Type::Namespace, "", &self.namespace()), &namespace).await;
+    }
+}
+
+impl Setting for Real {
+    type Cluster = Kube;
+
+    fn cluster(&self) -> &Kube {
+        &self.cluster
+    }
+
+    fn namespace(&self) -> String {
+        format!("{}-user", self.name)
+    }
+
+    fn own_namespace(&self) -> String {
+        self.name.clone()
+    }
+
+    fn shard(&self) -> Shard {
+        self.name.parse().unwrap()
+    }
+
+    fn of_shard(&self, shard: &str) -> impl Future<Output = Kube> {
+        let shard = shard.parse().unwrap();
+        async move {
+            let config = KubeConfig::default();
+            let (clock, random) = (Clock::system(), Random::system());
+            Kube::new(self.client().await, &config, shard, self.requests.clone(), clock, random)
+        }
+    }
+}
+
+fn kube_on(client: Client, shard: &str, requests: &Requests, config: &KubeConfig) -> Kube {
+    let shard = shard.parse().unwrap();
+    Kube::new(client, config, shard, requests.clone(), Clock::system(), Random::system())
+}
+
+async fn client_as(user: Option<&str>) -> Client {
+    let mut config = config().await;
+    config.auth_info.impersonate = user.map(str::to_owned);
+    Client::try_from(config).unwrap()
+}
+
+async fn config() -> Config {
+    let path = environment("KRANE_TEST_KUBECONFIG");
+    let file = Kubeconfig::read_from(path).unwrap();
+    let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
+    config.default_retry = false;
+    config
+}
+
+async fn ask(client: &Client, method: Method, path: &str, body: Option<&Value>) -> Value {
+    let request = Request::builder().method(method).uri(path);
+    let request = request.header("content-type", "application/apply-patch+yaml");
+    let body = body.map(Value::to_string).unwrap_or_default();
+    client.request(request.body(body.into_bytes()).unwrap()).await.unwrap()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test is told where its real parts are")]
+pub fn environment(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run this with cargo xtask test"))
+}
