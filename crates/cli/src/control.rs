@@ -7,7 +7,7 @@ use std::{fmt::Write as _, net::SocketAddr, path::PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use control::config::ControlConfig;
+use control::{Bound, config::ControlConfig};
 use runtime::{
     clock::Clock,
     config::{Loaded, load_file, read_environment},
@@ -116,21 +116,30 @@ fn serve(loaded: Loaded<ControlConfig>) -> anyhow::Result<()> {
     telemetry::init(&log.levels, log.format, &Clock::system()).context("log.levels")?;
     let effective = loaded.effective().to_owned();
     block_on(async {
-        let is_encrypted = loaded.value.tls.is_some();
-        let process = Process::build("control", loaded.value, effective).await?;
-        let greeting = greeting(&process, is_encrypted).await?;
-        process.run(&greeting).await
+        let config = loaded.value;
+        let is_encrypted = config.tls.is_some();
+        let process = Process::prepare("control", config.admin, effective).await?;
+        let bound = build(config, &process).await?;
+        let greeting = greeting(&bound, process.admin(), is_encrypted).await?;
+        let drain = bound.drain();
+        process.run("control", bound.run(), drain, &greeting).await
     })
 }
 
-async fn greeting(process: &Process, is_encrypted: bool) -> anyhow::Result<String> {
-    let control = process.bound.control();
+/// Builds the control plane, and takes its port.
+pub(crate) async fn build(config: ControlConfig, process: &Process) -> anyhow::Result<Bound> {
+    let control = control::Control::open(config, process.control_parts());
+    control.await.context("the control plane cannot start")?.bind().await.context("listen")
+}
+
+async fn greeting(bound: &Bound, admin: SocketAddr, is_encrypted: bool) -> anyhow::Result<String> {
+    let control = bound.control();
     let database = control.store().describe().await.context("the store does not answer")?;
     let scheme = if is_encrypted { "https" } else { "http" };
     let mut text = String::new();
     writeln!(text, "store   {database}, history {}", control.tail().position().history)?;
-    writeln!(text, "control {scheme}://{}", process.bound.address())?;
-    writeln!(text, "admin   http://{}/health/ready  /metrics", process.admin.address())?;
+    writeln!(text, "control {scheme}://{}", bound.address())?;
+    writeln!(text, "admin   http://{admin}/health/ready  /metrics")?;
     if let Some(path) = control.first_token() {
         writeln!(text, "token   the first admin's is in {}", path.display())?;
     }

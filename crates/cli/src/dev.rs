@@ -4,13 +4,16 @@ use std::{fmt::Write as _, net::SocketAddr, path::PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
-use control::{config::ControlConfig, files};
+use ::control::{Bound, config::ControlConfig, files};
 use runtime::{
     clock::Clock,
     telemetry::{self, LogFormat},
 };
 
-use crate::process::{Process, block_on};
+use crate::{
+    control,
+    process::{Process, block_on},
+};
 
 #[derive(Args)]
 #[command(after_help = "Example:\n  krane dev --directory /tmp/krane --admin 127.0.0.1:9090")]
@@ -33,9 +36,11 @@ impl Dev {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         telemetry::init(&self.log, LogFormat::Auto, &Clock::system()).context("--log")?;
         block_on(async {
-            let process = Process::build("dev", self.config(), self.effective()).await?;
-            let greeting = self.greeting(&process).await?;
-            process.run(&greeting).await
+            let process = Process::prepare("dev", self.admin, self.effective()).await?;
+            let bound = control::build(self.config(), &process).await?;
+            let greeting = self.greeting(&bound, process.admin()).await?;
+            let drain = bound.drain();
+            process.run("control", bound.run(), drain, &greeting).await
         })
     }
 
@@ -50,16 +55,16 @@ impl Dev {
     }
 
     /// The one place where a token is printed: whoever runs this sees the whole directory anyway.
-    async fn greeting(&self, process: &Process) -> anyhow::Result<String> {
-        let control = process.bound.control();
+    async fn greeting(&self, bound: &Bound, admin: SocketAddr) -> anyhow::Result<String> {
+        let control = bound.control();
         let position = control.tail().position();
         let database = control.store().describe().await.context("the store does not answer")?;
         let token = files::read_private(&self.directory.join("admin.token"))?;
         let mut text = String::new();
         writeln!(text, "store   {database} in {}", self.directory.display())?;
         writeln!(text, "        history {}, version {}", position.history, position.version)?;
-        writeln!(text, "control http://{}", process.bound.address())?;
-        writeln!(text, "admin   http://{}/health/ready  /metrics  /debug/tasks", process.admin.address())?;
+        writeln!(text, "control http://{}", bound.address())?;
+        writeln!(text, "admin   http://{admin}/health/ready  /metrics  /debug/tasks")?;
         if let Some(token) = token {
             writeln!(text, "token   {token}")?;
         }

@@ -1,7 +1,9 @@
 //! The one binary: a role per subcommand, composed from the crates below.
 
+mod agent;
 mod control;
 mod dev;
+mod install;
 mod process;
 mod version;
 
@@ -34,6 +36,10 @@ enum Command {
     Dev(dev::Dev),
     /// Run the control plane, or look after its store
     Control(control::Control),
+    /// Keep a Kubernetes cluster as the control plane wants it
+    Agent(agent::Agent),
+    /// Print what a cluster needs to run krane in it
+    Install(install::Install),
     /// Print the version
     Version,
 }
@@ -42,6 +48,8 @@ fn main() -> ExitCode {
     let done = match Krane::parse().command {
         Command::Dev(dev) => dev.run(),
         Command::Control(control) => control.run(),
+        Command::Agent(agent) => agent.run(),
+        Command::Install(install) => install.run(),
         Command::Version => version::print(),
     };
     match done {

@@ -1,9 +1,8 @@
-//! A role as a process: built, bound, greeted, and run until a signal.
+//! A role as a process: its admin port, its greeting, and its life until a signal.
 
-use std::{io::Write as _, time::Duration};
+use std::{io::Write as _, net::SocketAddr, time::Duration};
 
 use anyhow::Context as _;
-use control::{Bound, Control, Parts, config::ControlConfig};
 use runtime::{
     admin::{self, Admin},
     clock::Clock,
@@ -23,45 +22,72 @@ pub(crate) fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> an
     runtime.context("cannot start the runtime")?.block_on(future)
 }
 
-/// A control plane that has its ports.
+/// What every role is built on. Its admin port is taken.
 pub(crate) struct Process {
-    pub(crate) bound: Bound,
-    pub(crate) admin: admin::Bound,
-    readiness: Readiness,
-    tasks: Tasks,
+    pub(crate) clock: Clock,
+    pub(crate) random: Random,
+    pub(crate) tasks: Tasks,
+    pub(crate) readiness: Readiness,
+    pub(crate) metrics: Metrics,
+    admin: admin::Bound,
 }
 
 impl Process {
-    /// Builds the control plane and takes both ports.
-    pub(crate) async fn build(
+    pub(crate) async fn prepare(
         role: &'static str,
-        config: ControlConfig,
+        admin: SocketAddr,
         effective: String,
     ) -> anyhow::Result<Self> {
         let (tasks, readiness) = (Tasks::new(), Readiness::new());
-        let build = Build { role, version: env!("CARGO_PKG_VERSION"), revision: "unknown" };
-        let metrics = Metrics::new(build);
-        let admin_address = config.admin;
-        let parts = Parts {
-            clock: Clock::system(),
-            random: Random::system(),
-            tasks: tasks.clone(),
+        let metrics = Metrics::new(Build { role, version: env!("CARGO_PKG_VERSION"), revision: "unknown" });
+        let (_effective, effective_config) = watch::channel(effective);
+        let bound = Admin {
             readiness: readiness.clone(),
             metrics: metrics.clone(),
+            effective_config,
+            tasks: tasks.clone(),
         };
-        let control = Control::open(config, parts).await.context("the control plane cannot start")?;
-        let bound = control.bind().await.context("listen")?;
-        let (_effective, effective_config) = watch::channel(effective);
-        let admin = Admin { readiness: readiness.clone(), metrics, effective_config, tasks: tasks.clone() };
-        let admin = admin.bind(admin_address).await.context("admin")?;
-        Ok(Self { bound, admin, readiness, tasks })
+        let admin = bound.bind(admin).await.context("admin")?;
+        Ok(Self { clock: Clock::system(), random: Random::system(), tasks, readiness, metrics, admin })
     }
 
-    /// Serves until a signal or a failure, and drains; says hello once it is ready.
-    pub(crate) async fn run(self, greeting: &str) -> anyhow::Result<()> {
-        let Self { bound, admin, readiness, tasks } = self;
-        let drain = bound.drain();
-        tasks.spawn_essential("control", bound.run());
+    /// What a control plane needs of it.
+    pub(crate) fn control_parts(&self) -> control::Parts {
+        control::Parts {
+            clock: self.clock.clone(),
+            random: self.random.clone(),
+            tasks: self.tasks.clone(),
+            readiness: self.readiness.clone(),
+            metrics: self.metrics.clone(),
+        }
+    }
+
+    /// What an agent needs of it.
+    pub(crate) fn agent_parts(&self) -> agent::Parts {
+        agent::Parts {
+            clock: self.clock.clone(),
+            random: self.random.clone(),
+            tasks: self.tasks.clone(),
+            readiness: self.readiness.clone(),
+            metrics: self.metrics.clone(),
+        }
+    }
+
+    /// Where health and metrics are served.
+    pub(crate) fn admin(&self) -> SocketAddr {
+        self.admin.address()
+    }
+
+    /// Runs the role until a signal or a failure, and drains; says hello once it is ready.
+    pub(crate) async fn run(
+        self,
+        role: &'static str,
+        work: impl Future<Output = Result<(), String>> + Send + 'static,
+        drain: Duration,
+        greeting: &str,
+    ) -> anyhow::Result<()> {
+        let Self { tasks, readiness, admin, .. } = self;
+        tasks.spawn_essential(role, work);
         // Its own tasks: health must say that the rest is draining while it is.
         let admin_tasks = Tasks::new();
         let serving = admin_tasks.clone();
