@@ -1,0 +1,98 @@
+//! The real API server, as a test looks at it and meddles with it.
+
+use agent::object::{Ref, Type};
+use kube::{
+    Api, Client, Config,
+    api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde_json::Value;
+
+/// The cluster, with an administrator's rights.
+#[derive(Clone)]
+pub struct Kubernetes {
+    pub client: Client,
+}
+
+/// The environment variable that names the file with an administrator's rights, and with an agent's.
+pub const ADMIN: &str = "KRANE_TEST_KUBECONFIG";
+pub const AGENT: &str = "KRANE_TEST_KUBECONFIG_AGENT";
+
+/// Where a kubeconfig of `cargo xtask test` is.
+pub fn kubeconfig(variable: &str) -> std::path::PathBuf {
+    std::env::var_os(variable).unwrap_or_else(|| panic!("`cargo xtask test` sets {variable}")).into()
+}
+
+impl Kubernetes {
+    pub async fn connect() -> Kubernetes {
+        let file = Kubeconfig::read_from(kubeconfig(ADMIN)).expect("a kubeconfig");
+        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
+        Kubernetes { client: Client::try_from(config.expect("a good kubeconfig")).expect("a client") }
+    }
+
+    pub fn api(&self, ty: Type, namespace: &str) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk(ty.group(), ty.version(), ty.kind());
+        let resource = ApiResource::from_gvk_with_plural(&kind, ty.plural());
+        match ty.is_namespaced() {
+            true => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            false => Api::all_with(self.client.clone(), &resource),
+        }
+    }
+
+    /// The object as it is, if it is there.
+    pub async fn get(&self, object: &Ref) -> Option<Value> {
+        let found = self.api(object.ty, &object.namespace).get_opt(&object.name).await.expect("it answers");
+        found.map(|found| serde_json::to_value(found).expect("an object is JSON"))
+    }
+
+    /// The names of all objects of a type in a namespace.
+    pub async fn names(&self, ty: Type, namespace: &str) -> Vec<String> {
+        let list = self.api(ty, namespace).list(&ListParams::default()).await.expect("it answers");
+        list.items.into_iter().filter_map(|object| object.metadata.name).collect()
+    }
+
+    /// A stranger's edit: a merge patch under a manager of its own.
+    pub async fn edit(&self, object: &Ref, patch: Value) {
+        let params = PatchParams { field_manager: Some("stranger".to_owned()), ..PatchParams::default() };
+        let api = self.api(object.ty, &object.namespace);
+        api.patch(&object.name, &params, &Patch::Merge(patch)).await.expect("the edit is taken");
+    }
+
+    /// A stranger's deletion.
+    pub async fn delete(&self, object: &Ref) {
+        let api = self.api(object.ty, &object.namespace);
+        api.delete(&object.name, &DeleteParams::default()).await.expect("it is deleted");
+    }
+
+    /// Lets the user `agent` do what the printed role says, for an agent whose Lease is in this namespace.
+    pub async fn grant(&self, namespace: &str) {
+        for mut manifest in agent::rbac::manifests(namespace) {
+            if !manifest["subjects"].is_null() {
+                let user = serde_json::json!({
+                    "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "agent",
+                });
+                manifest["subjects"] = serde_json::json!([user]);
+            }
+            self.apply(manifest).await;
+        }
+    }
+
+    /// Applies any object, under a manager of the test's own.
+    pub async fn apply(&self, manifest: Value) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (group, version) = match manifest["apiVersion"].as_str().expect("a version").split_once('/') {
+            Some((group, version)) => (group.to_owned(), version.to_owned()),
+            None => (String::new(), text(&manifest["apiVersion"])),
+        };
+        let kind = GroupVersionKind::gvk(&group, &version, &text(&manifest["kind"]));
+        let resource = ApiResource::from_gvk(&kind);
+        let (name, namespace) = (text(&manifest["metadata"]["name"]), text(&manifest["metadata"]["namespace"]));
+        let api: Api<DynamicObject> = if namespace.is_empty() {
+            Api::all_with(self.client.clone(), &resource)
+        } else {
+            Api::namespaced_with(self.client.clone(), &namespace, &resource)
+        };
+        let params = PatchParams::apply("test").force();
+        api.patch(&name, &params, &Patch::Apply(manifest)).await.expect("it is applied");
+    }
+}
