@@ -115,12 +115,12 @@ pub enum OpenError {
 
 /// Who an agent says it is.
 pub fn caller(config: &AgentConfig, random: &Random) -> Caller {
-    let made_up = || {
-        let hex: String = random.bytes::<6>().iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("agent-{hex}")
-    };
+    let made_up = || format!("agent-{:012x}", random.u64() >> 16);
     let instance = config.instance_id.clone().unwrap_or_else(made_up);
-    Caller { placement: config.placement(), instance: Some(instance.parse().expect("validation has read it")) }
+    Caller {
+        placement: config.placement(),
+        instance: Some(instance.parse().expect("validation has read it")),
+    }
 }
 
 impl<C: Cluster> Agent<C> {

@@ -81,7 +81,11 @@ impl AgentMetrics {
         AgentMetrics {
             kinds: Families::new(metrics),
             is_acting: metrics.gauge("acting", "Whether this agent holds the lease and has begun a term"),
-            objects: metrics.register("objects", "Objects of ours in the cluster, by type", Family::default()),
+            objects: metrics.register(
+                "objects",
+                "Objects of ours in the cluster, by type",
+                Family::default(),
+            ),
             audit_differences: metrics.register(
                 "audit_differences",
                 "What a list showed that the watches had not, by type",
@@ -98,7 +102,8 @@ impl AgentMetrics {
     pub fn of(&self, kind: Kind) -> KindMetrics {
         let label: Label = [("kind", kind.as_str())];
         let Families { writes, deletes, failures, drift_corrected, resyncs, .. } = &self.kinds;
-        let Families { resync_corrected, reports, reports_refused, reports_failed, restarts, .. } = &self.kinds;
+        let Families { resync_corrected, reports, reports_refused, reports_failed, restarts, .. } =
+            &self.kinds;
         let Families { held, failing, orphans, held_back, cursor, breaker, .. } = &self.kinds;
         let Families { applies_waiting, reports_waiting, .. } = &self.kinds;
         let counter = |family: &Family<Label, Counter>| family.get_or_create(&label).clone();

@@ -25,22 +25,13 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{
-    FutureExt as _, StreamExt as _,
-    future::BoxFuture,
-    stream::FuturesUnordered,
-};
+use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use model::{
     cluster::{ApplyError, Counts, Epoch},
     name::KubernetesName,
     watch::{Census, Key, Standing, Version},
 };
-use runtime::{
-    breaker::Breaker,
-    clock::Clock,
-    random::Random,
-    shutdown::Tasks,
-};
+use runtime::{breaker::Breaker, clock::Clock, random::Random, shutdown::Tasks};
 use tokio::{sync::watch, time::Instant};
 use wire::{
     follow::{Follow, Patience, Step},
@@ -222,7 +213,11 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
     }
 
     /// What runs is finished, what is known is told; whoever waits for this has a deadline.
-    async fn finish(mut self, mut acting: FuturesUnordered<Acting>, mut telling: FuturesUnordered<Telling<K::Observed>>) {
+    async fn finish(
+        mut self,
+        mut acting: FuturesUnordered<Acting>,
+        mut telling: FuturesUnordered<Telling<K::Observed>>,
+    ) {
         while let Some((key, version, outcome)) = acting.next().await {
             self.acted(key, version, outcome);
         }
@@ -341,7 +336,8 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
                 && standing.version() <= position.floor
                 && cache.of_key(K::KIND, key).is_empty()
         };
-        let over: Vec<Key> = self.follow.reader().iter().filter(is_over).map(|(key, _)| key.clone()).collect();
+        let over: Vec<Key> =
+            self.follow.reader().iter().filter(is_over).map(|(key, _)| key.clone()).collect();
         for key in over {
             self.follow.forget(&key);
             self.made.remove(&key);

@@ -31,10 +31,7 @@ use tokio::{
     sync::{Notify, watch},
     time::Instant,
 };
-use wire::{
-    report::Heading,
-    request::Caller,
-};
+use wire::{report::Heading, request::Caller};
 
 /// A write is not begun this long after the last renewal that succeeded was sent.
 pub const WRITE_FOR: Duration = Duration::from_secs(8);

@@ -194,6 +194,7 @@ fn collect(pointer: &str, value: &Value, changes: &mut Vec<Value>) {
 }
 
 impl Server {
+    #[expect(clippy::disallowed_methods, reason = "a test is told where its real parts are")]
     async fn connect(test: &str) -> Server {
         let path =
             std::env::var("KRANE_TEST_KUBECONFIG").expect("`cargo xtask test` has Kubernetes and sets it");

@@ -1,5 +1,7 @@
 //! What the loop relies on, before a real API server, under exactly the role that we print.
 
+#![expect(clippy::unwrap_used, reason = "these are tests, though their functions do not look so")]
+
 #[path = "cluster/faults.rs"]
 mod faults;
 #[path = "cluster/real.rs"]

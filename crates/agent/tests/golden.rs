@@ -1,7 +1,5 @@
 //! What the kinds make, to be read: one file for each case, and what holds in all of them.
 
-#![expect(clippy::unwrap_used, reason = "these are tests, though their functions do not look so")]
-
 #[path = "kinds/cases.rs"]
 #[expect(dead_code, reason = "only a part of it is wanted here")]
 mod cases;

@@ -2,7 +2,11 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
-use ::agent::{Agent as Built, cluster::kube::{Kube, Requests}, config::AgentConfig};
+use ::agent::{
+    Agent as Built,
+    cluster::kube::{Kube, Requests},
+    config::AgentConfig,
+};
 use anyhow::Context as _;
 use clap::Args;
 use runtime::{

@@ -2,9 +2,9 @@
 
 use std::{fmt::Write as _, net::SocketAddr, path::PathBuf};
 
+use ::control::{Bound, config::ControlConfig, files};
 use anyhow::Context as _;
 use clap::Args;
-use ::control::{Bound, config::ControlConfig, files};
 use runtime::{
     clock::Clock,
     telemetry::{self, LogFormat},

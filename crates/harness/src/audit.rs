@@ -32,7 +32,8 @@ pub struct Request {
 impl Audit {
     /// Everything from now on.
     pub fn from_now() -> Audit {
-        let path: PathBuf = std::env::var_os("KRANE_TEST_KUBERNETES_AUDIT").expect("`cargo xtask test` sets it").into();
+        let path: PathBuf =
+            std::env::var_os("KRANE_TEST_KUBERNETES_AUDIT").expect("`cargo xtask test` sets it").into();
         let offset = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
         Audit { path, offset }
     }

@@ -33,9 +33,10 @@ impl Kubernetes {
     pub fn api(&self, ty: Type, namespace: &str) -> Api<DynamicObject> {
         let kind = GroupVersionKind::gvk(ty.group(), ty.version(), ty.kind());
         let resource = ApiResource::from_gvk_with_plural(&kind, ty.plural());
-        match ty.is_namespaced() {
-            true => Api::namespaced_with(self.client.clone(), namespace, &resource),
-            false => Api::all_with(self.client.clone(), &resource),
+        if ty.is_namespaced() {
+            Api::namespaced_with(self.client.clone(), namespace, &resource)
+        } else {
+            Api::all_with(self.client.clone(), &resource)
         }
     }
 
@@ -86,7 +87,8 @@ impl Kubernetes {
         };
         let kind = GroupVersionKind::gvk(&group, &version, &text(&manifest["kind"]));
         let resource = ApiResource::from_gvk(&kind);
-        let (name, namespace) = (text(&manifest["metadata"]["name"]), text(&manifest["metadata"]["namespace"]));
+        let (name, namespace) =
+            (text(&manifest["metadata"]["name"]), text(&manifest["metadata"]["namespace"]));
         let api: Api<DynamicObject> = if namespace.is_empty() {
             Api::all_with(self.client.clone(), &resource)
         } else {

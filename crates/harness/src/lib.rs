@@ -25,7 +25,11 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 pub fn show_log() {
     if let Ok(levels) = std::env::var("KRANE_TEST_LOG") {
         // Only the first of a process can; the others log to the same place.
-        let _first = runtime::telemetry::init(&levels, runtime::telemetry::LogFormat::Auto, &runtime::clock::Clock::system());
+        let _first = runtime::telemetry::init(
+            &levels,
+            runtime::telemetry::LogFormat::Auto,
+            &runtime::clock::Clock::system(),
+        );
     }
 }
 

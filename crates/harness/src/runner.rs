@@ -89,7 +89,8 @@ impl Runner {
         let urls = control.urls.iter().map(|url| url.parse().expect("a URL")).collect();
         let token = wire::auth::Bearer::parse(control.token.expose()).expect("a token");
         let dial = Arc::new(Dial::new(None));
-        let client = Control::new(urls, &token, caller, dial, clock.clone(), random.fork()).expect("a client");
+        let client =
+            Control::new(urls, &token, caller, dial, clock.clone(), random.fork()).expect("a client");
         let parts = Parts {
             clock,
             random,

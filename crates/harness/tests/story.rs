@@ -36,7 +36,10 @@ async fn a_deployment_runs_and_ends_as_its_row_says() {
     })
     .await;
     for request in audit.of_agent("story") {
-        println!("{} {} {}/{} {}", request.verb, request.resource, request.namespace, request.name, request.code);
+        println!(
+            "{} {} {}/{} {}",
+            request.verb, request.resource, request.namespace, request.name, request.code
+        );
     }
     agent.stop().await;
     ground.end().await;

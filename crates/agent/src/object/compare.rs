@@ -37,12 +37,10 @@ fn metadata(shape: Shape, path: &Path<'_>, wanted: &Value, live: &Value) -> Opti
     ["labels", "annotations", "ownerReferences"].into_iter().find_map(|name| {
         let (path, live) = (path.field(name), &live[name]);
         match &wanted[name] {
-            Value::Object(wanted) => {
-                wanted.iter().find_map(|(key, value)| match key.as_str() {
-                    VERSION | CHANGE => written_for(&path.field(key), key, wanted, live),
-                    _ => part(shape, &path.field(key), value, &live[key.as_str()]),
-                })
-            }
+            Value::Object(wanted) => wanted.iter().find_map(|(key, value)| match key.as_str() {
+                VERSION | CHANGE => written_for(&path.field(key), key, wanted, live),
+                _ => part(shape, &path.field(key), value, &live[key.as_str()]),
+            }),
             Value::Null => None,
             wanted => part(shape, &path, wanted, live),
         }

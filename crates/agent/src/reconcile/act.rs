@@ -108,10 +108,9 @@ impl<C: Cluster> Actor<C> {
     async fn make_one(&self, mut wanted: Stamped, was_made: bool, done: &mut Done) -> Result<(), Stop> {
         let _hand = self.hands.take(&wanted.object).await;
         if let Some(owner) = wanted.owned_by.clone() {
-            let owner = self.cache.get(&owner).ok_or_else(|| Stop::Blocked(owner))?;
+            let owner = self.cache.get(&owner).ok_or(Stop::Blocked(owner))?;
             wanted.go_with(&owner.uid);
         }
-        let writes = done.writes;
         let held = self.cache.get(&wanted.object);
         if held.as_ref().is_some_and(|live| live.is_deleting) {
             return Err(Stop::Blocked(wanted.object));

@@ -24,14 +24,28 @@ use crate::object::{Live, Stamp};
 /// What is to be done about one thing.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Decision<D> {
-    Make { desired: D, version: Version },
+    Make {
+        desired: D,
+        version: Version,
+    },
     /// It cannot be read, and why.
-    Park { version: Version, problems: Arc<Invalid> },
+    Park {
+        version: Version,
+        problems: Arc<Invalid>,
+    },
     /// These objects, and no others of it.
-    Delete { objects: Vec<Arc<Live>>, orphans: usize },
+    Delete {
+        objects: Vec<Arc<Live>>,
+        orphans: usize,
+    },
     /// The same, but only because a list does not name it: not before that was looked at as a whole.
-    DeleteAbsent { objects: Vec<Arc<Live>>, orphans: usize },
-    Leave { orphans: usize },
+    DeleteAbsent {
+        objects: Vec<Arc<Live>>,
+        orphans: usize,
+    },
+    Leave {
+        orphans: usize,
+    },
 }
 
 /// Where we are, and what the last complete list was.
@@ -56,7 +70,11 @@ pub(crate) fn decide<D: Clone>(
         }
         Some(Standing::Gone { version, .. }) => {
             let (objects, orphans) = split(objects, ground, |live| ground.is_buried(&live.stamp, *version));
-            if objects.is_empty() { Decision::Leave { orphans } } else { Decision::Delete { objects, orphans } }
+            if objects.is_empty() {
+                Decision::Leave { orphans }
+            } else {
+                Decision::Delete { objects, orphans }
+            }
         }
         Some(Standing::Absent { .. }) | None => {
             let (objects, orphans) = split(objects, ground, |live| ground.is_pruned(&live.stamp));
@@ -109,7 +127,10 @@ impl Ground<'_> {
 pub(crate) enum Verdict {
     Go,
     /// Too many: an operator has to name the list.
-    Wait { hash: ListHash, count: u64 },
+    Wait {
+        hash: ListHash,
+        count: u64,
+    },
 }
 
 /// Whether so many may go at once. More than a fifth of all, or all there are, wait for an operator who has looked.

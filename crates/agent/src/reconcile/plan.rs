@@ -51,13 +51,12 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
             Decision::Park { problems, .. } => Plan::Park(Failure::from(&*problems)),
             Decision::Delete { objects, .. } => Plan::Unmake(objects),
             Decision::DeleteAbsent { objects, .. } if self.guard.lets_go(key) => Plan::Unmake(objects),
-            Decision::DeleteAbsent { .. } => Plan::Nothing,
             Decision::Leave { orphans: 0 }
                 if matches!(standing, Some(Standing::Gone { .. })) || self.guard.has_let_go(key) =>
             {
                 self.plan_shared(objects.is_empty())
             }
-            Decision::Leave { .. } => Plan::Nothing,
+            Decision::DeleteAbsent { .. } | Decision::Leave { .. } => Plan::Nothing,
         };
         (version, plan)
     }
@@ -73,7 +72,8 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
             version,
             change: self.kind.change(desired),
         };
-        let wanted: Vec<Stamped> = manifests.into_iter().map(|manifest| manifest.stamped(&stamping)).collect();
+        let wanted: Vec<Stamped> =
+            manifests.into_iter().map(|manifest| manifest.stamped(&stamping)).collect();
         for stamped in wanted.iter().filter(|stamped| stamped.owner.is_shared()) {
             self.sharing.entry(stamped.object.clone()).or_default().insert(key.clone());
         }
@@ -163,7 +163,8 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
         let Failure { reason, message, .. } = failure;
         tracing::warn!(kind = %K::KIND, %key, %version, %reason, message, ?delay, "it cannot be applied");
         let since = self.troubles.get(&key).filter(|trouble| trouble.version == version);
-        let since = since.map_or_else(|| Millis(self.around.clock.now().millis()), |trouble| trouble.error.since);
+        let since =
+            since.map_or_else(|| Millis(self.around.clock.now().millis()), |trouble| trouble.error.since);
         let error = ApplyError { reason, message: Message::cut(&message), since };
         let told = self.troubles.remove(&key).and_then(|trouble| trouble.told);
         self.troubles.insert(key.clone(), Trouble { version, error, told });

@@ -215,7 +215,7 @@ mod tests {
         assert!(last > Duration::from_secs(5));
         assert_eq!(queue.failing(), 1);
         queue.push("a");
-        let before = tokio::time::Instant::now();
+        let before = queue.clock.instant();
         assert_eq!(queue.next().await, "a");
         assert_eq!(before.elapsed(), Duration::ZERO);
         queue.push("a");
@@ -242,7 +242,7 @@ mod tests {
         let spacing = Duration::from_millis(250);
         let mut queue = queue(spacing);
         queue.push("a");
-        let before = tokio::time::Instant::now();
+        let before = queue.clock.instant();
         for turn in 0..4 {
             assert_eq!(queue.next().await, "a");
             assert_eq!(before.elapsed(), spacing * turn);

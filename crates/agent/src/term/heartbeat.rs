@@ -2,13 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use model::{
-    cluster::Epoch,
-    id::HistoryId,
-    kind::Kind,
-    name::Line,
-    watch::Census,
-};
+use model::{cluster::Epoch, id::HistoryId, kind::Kind, name::Line, watch::Census};
 use runtime::{clock::Clock, shutdown::Tasks};
 use tokio::{sync::watch, time::Instant};
 use wire::{
@@ -79,11 +73,8 @@ impl Heart {
         let mut beats = 0;
         let mut begun_at = None;
         loop {
-            let wait = if self.term.has_lease() {
-                self.turn(&mut beats, &mut begun_at).await
-            } else {
-                self.rest()
-            };
+            let wait =
+                if self.term.has_lease() { self.turn(&mut beats, &mut begun_at).await } else { self.rest() };
             tokio::select! {
                 biased;
                 () = tasks.stopping() => break,

@@ -87,21 +87,21 @@ impl<C: Cluster> Keeper<C> {
             _ => "",
         };
         let namespace = &self.namespace;
-        self.component.degraded(format!("the lease in namespace {namespace} is not to be had: {error}{hint}"));
+        self.component
+            .degraded(format!("the lease in namespace {namespace} is not to be had: {error}{hint}"));
     }
 
     /// Takes or renews the Lease; says whether it is ours.
     async fn turn(&self, held: &mut Option<Lease>, seen: &mut Option<Sighting>) -> Result<bool, Error> {
         let now = self.clock.instant();
-        let wanted = match held.take() {
-            Some(lease) => Move::Write(self.renewed(lease)),
-            None => {
-                let leases = self.cluster.leases(&self.namespace).await?;
-                let name = format!("{PREFIX}{}", self.term.here().shard);
-                let ours = leases.iter().find(|lease| lease.name == name);
-                let since = sight(seen, ours, now);
-                self.next(&leases, ours, now.saturating_duration_since(since))
-            }
+        let wanted = if let Some(lease) = held.take() {
+            Move::Write(self.renewed(lease))
+        } else {
+            let leases = self.cluster.leases(&self.namespace).await?;
+            let name = format!("{PREFIX}{}", self.term.here().shard);
+            let ours = leases.iter().find(|lease| lease.name == name);
+            let since = sight(seen, ours, now);
+            self.next(&leases, ours, now.saturating_duration_since(since))
         };
         match wanted {
             Move::Write(lease) => match self.cluster.put_lease(&self.namespace, &lease).await {
@@ -143,7 +143,8 @@ impl<C> Keeper<C> {
         let lease = match ours {
             None => Lease { name: format!("{PREFIX}{}", self.term.here().shard), ..Lease::default() },
             Some(lease) => {
-                let other = lease.holder.as_deref().filter(|holder| !holder.is_empty() && *holder != self.holder);
+                let other =
+                    lease.holder.as_deref().filter(|holder| !holder.is_empty() && *holder != self.holder);
                 if other.is_some() && unchanged_for < EXPIRE {
                     return Move::Wait;
                 }
@@ -191,10 +192,7 @@ fn foreign(leases: &[Lease], here: &Placement) -> Option<String> {
 }
 
 fn annotations(here: &Placement) -> BTreeMap<String, String> {
-    BTreeMap::from([
-        (REGION.to_owned(), here.region.to_string()),
-        (SHARD.to_owned(), here.shard.to_string()),
-    ])
+    BTreeMap::from([(REGION.to_owned(), here.region.to_string()), (SHARD.to_owned(), here.shard.to_string())])
 }
 
 /// The time as Kubernetes writes it in a Lease: to the microsecond.

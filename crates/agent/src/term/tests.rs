@@ -1,3 +1,5 @@
+//! When a write may be begun.
+
 use runtime::clock::Timestamp;
 
 use super::*;

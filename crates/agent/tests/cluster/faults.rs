@@ -21,10 +21,13 @@ pub struct Answer {
     body: String,
 }
 
+/// What goes wrong when this is asked, if anything does.
+type Decide = dyn Fn(&str) -> Option<Answer> + Send + Sync;
+
 /// Decides, by what is asked, whether something goes wrong.
 #[derive(Clone)]
 pub struct Faults {
-    decide: Arc<dyn Fn(&str) -> Option<Answer> + Send + Sync>,
+    decide: Arc<Decide>,
     count: Arc<AtomicUsize>,
     count_max: usize,
 }

@@ -114,8 +114,7 @@ impl Real {
     async fn await_rights(&self) {
         let is_forbidden = async || {
             let (uid, leases) = (self.cluster.uid().await, self.cluster.leases(&self.name).await);
-            let faults = [uid.err(), leases.err()].into_iter().flatten().map(|error| error.fault);
-            faults.fold(false, |any, fault| any | (fault == Fault::Forbidden))
+            [uid.err(), leases.err()].into_iter().flatten().any(|error| error.fault == Fault::Forbidden)
         };
         soon(async {
             while is_forbidden().await {

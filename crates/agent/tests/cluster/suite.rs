@@ -63,7 +63,7 @@ pub trait Setting {
         })
     }
 
-    /// A ReplicaSet whose number of pods is for another manager.
+    /// A `ReplicaSet` whose number of pods is for another manager.
     fn replica_set(&self, name: &str) -> Value {
         let selector = self.owner().pod_selector();
         let container = json!({ "name": "deployment", "image": "fake.local/sample:1" });

@@ -49,7 +49,7 @@ pub(super) fn refused(resource: Resource, code: StatusCode, headers: &HeaderMap,
     let mut status = status.unwrap_or_default();
     status.code = code.as_u16();
     if status.message.is_empty() {
-        status.message = String::from_utf8_lossy(body).trim().to_owned();
+        String::from_utf8_lossy(body).trim().clone_into(&mut status.message);
     }
     let seconds = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     let mut error = told(resource, &status);

@@ -1,3 +1,5 @@
+//! The table of what may be deleted, case by case, and what no case may ever do.
+
 use model::{
     id::{DeploymentId, HistoryId},
     kind::Kind,
@@ -47,9 +49,9 @@ fn live(history: Option<HistoryId>, version: Option<u64>, region: &str, shard: &
     })
 }
 
-fn goes(standing: Option<Standing<Held<()>>>, live: Arc<Live>, floor: u64, since: u64) -> bool {
+fn goes(standing: impl Into<Option<Standing<Held<()>>>>, live: Arc<Live>, floor: u64, since: u64) -> bool {
     let here = Placement::sample();
-    match decide(standing.as_ref(), &[live], ground(&here, floor, since)) {
+    match decide(standing.into().as_ref(), &[live], ground(&here, floor, since)) {
         Decision::Delete { objects, .. } | Decision::DeleteAbsent { objects, .. } => !objects.is_empty(),
         Decision::Leave { orphans } => {
             assert_eq!(orphans, 1);
@@ -59,12 +61,12 @@ fn goes(standing: Option<Standing<Held<()>>>, live: Arc<Live>, floor: u64, since
     }
 }
 
-fn gone(version: u64) -> Option<Standing<Held<()>>> {
-    Some(Standing::Gone { version: Version::new(version), state: Ok(()) })
+fn gone(version: u64) -> Standing<Held<()>> {
+    Standing::Gone { version: Version::new(version), state: Ok(()) }
 }
 
-fn absent() -> Option<Standing<Held<()>>> {
-    Some(Standing::Absent { version: Version::new(1), state: Ok(()) })
+fn absent() -> Standing<Held<()>> {
+    Standing::Absent { version: Version::new(1), state: Ok(()) }
 }
 
 #[test]
@@ -88,7 +90,7 @@ fn a_tombstone_of_another_history_counts_only_if_the_present_one_gave_it_out() {
 #[test]
 fn absence_deletes_only_what_must_have_been_pruned() {
     let at = |history, version, region, shard| live(history, version, region, shard);
-    for standing in [absent(), None] {
+    for standing in [Some(absent()), None] {
         assert!(goes(standing.clone(), at(Some(HISTORY), Some(9), "aws/us-east-1", "default"), 10, 0));
         assert!(!goes(standing.clone(), at(Some(HISTORY), Some(10), "aws/us-east-1", "default"), 10, 0));
         assert!(!goes(standing.clone(), at(Some(OTHER), Some(9), "aws/us-east-1", "default"), 10, 0));

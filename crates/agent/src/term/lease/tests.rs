@@ -1,3 +1,5 @@
+//! Who gets the Lease, and from whom.
+
 use std::sync::Arc;
 
 use model::name::Line;
