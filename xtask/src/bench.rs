@@ -12,13 +12,14 @@ use crate::stop::Stop;
 use crate::table::{self, Column};
 use crate::workspace::Workspace;
 
-static BENCHES: [Example; 2] = [
+static BENCHES: [Example; 6] = [
     Example {
         name: "commits",
         about: "durable state changes per second with 1, 8 and 32 writers, on both databases, grouped and not",
         package: "store",
         target: "bench_commits",
         parts: &[Part::Postgres],
+        words: &[],
         programs: &[],
     },
     Example {
@@ -27,9 +28,32 @@ static BENCHES: [Example; 2] = [
         package: "control",
         target: "bench_fanout",
         parts: &[Part::Postgres],
+        words: &[],
         programs: &["cli"],
     },
+    agent(
+        "propagation",
+        &["propagation"],
+        "a commit until the API server has its object, alone and among 100 others a second",
+    ),
+    agent("apply", &["apply"], "objects a second into a real API server, beside a bare client"),
+    agent(
+        "resync",
+        &["resync"],
+        "everything looked at again, in step: requests, writes, and whether a user notices",
+    ),
+    agent(
+        "memory",
+        &["memory"],
+        "what an agent holds with 20,000 pods, and a control plane with 100,000 objects",
+    ),
 ];
+
+/// One of those that measure the agent, in one program.
+const fn agent(name: &'static str, words: &'static [&'static str], about: &'static str) -> Example {
+    let parts = &[Part::Kubernetes];
+    Example { name, about, package: "harness", target: "bench_agent", parts, words, programs: &["cli"] }
+}
 
 pub(crate) fn run(asked: &Asked, stop: &Stop) -> Result<()> {
     let Some(bench) = example::choose(&BENCHES, asked)? else { return Ok(()) };

@@ -14,6 +14,7 @@ static RUNS: [Example; 2] = [
         package: "store",
         target: "chaos_store",
         parts: &[Part::Postgres],
+        words: &[],
         programs: &[],
     },
     Example {
@@ -22,6 +23,7 @@ static RUNS: [Example; 2] = [
         package: "cli",
         target: "chaos_wire",
         parts: &[Part::Postgres],
+        words: &[],
         programs: &["cli"],
     },
 ];

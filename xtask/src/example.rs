@@ -16,6 +16,8 @@ pub(crate) struct Example {
     pub(crate) package: &'static str,
     pub(crate) target: &'static str,
     pub(crate) parts: &'static [Part],
+    /// What it is told before what the caller says, where one program does several.
+    pub(crate) words: &'static [&'static str],
     /// The packages whose programs it starts; it finds them one directory above itself.
     pub(crate) programs: &'static [&'static str],
 }
@@ -67,9 +69,8 @@ impl Example {
         }
         let parts = part::start_all(self.parts, stop)?;
         let command = ["run", "--quiet"].into_iter().chain(select()).chain(["--"]);
-        Task::cargo(&workspace.root, command.chain(args.iter().map(String::as_str)))
-            .envs(part::env_of(&parts))
-            .run(stop)
+        let words = self.words.iter().copied().chain(args.iter().map(String::as_str));
+        Task::cargo(&workspace.root, command.chain(words)).envs(part::env_of(&parts)).run(stop)
     }
 }
 
@@ -84,6 +85,7 @@ mod tests {
         package: "store",
         target: "bench_commits",
         parts: &[Part::Postgres],
+        words: &[],
         programs: &[],
     }];
 

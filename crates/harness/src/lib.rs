@@ -34,7 +34,15 @@ pub fn show_log() {
 }
 
 /// Waits until the question is answered, asking often; after a long time, says what it last heard.
-pub async fn eventually<T, F>(what: &str, mut ask: impl FnMut() -> F) -> T
+pub async fn eventually<T, F>(what: &str, ask: impl FnMut() -> F) -> T
+where
+    F: Future<Output = Result<T, String>>,
+{
+    eventually_within(PATIENCE, what, ask).await
+}
+
+/// The same, for what takes as long as this.
+pub async fn eventually_within<T, F>(patience: Duration, what: &str, mut ask: impl FnMut() -> F) -> T
 where
     F: Future<Output = Result<T, String>>,
 {
@@ -44,7 +52,7 @@ where
             Ok(answer) => return answer,
             Err(last) => last,
         };
-        assert!(started.elapsed() < PATIENCE, "{what}: {last}");
+        assert!(started.elapsed() < patience, "{what}: {last}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
