@@ -10,7 +10,7 @@ use model::{
 use serde_json::Value;
 
 use super::{Ref, Type};
-use crate::{deployment::observe::Pod, labels::Owner};
+use crate::{cluster::Manager, deployment::observe::Pod, labels::Owner};
 
 pub(super) const SPEC_HASH: &str = "unkey.com/spec.hash";
 pub(super) const HISTORY: &str = "unkey.com/history";
@@ -29,7 +29,7 @@ pub struct Live {
     pub uid: Uid,
     /// Grows with every write; of two sights of an object the one with the larger is the later.
     pub revision: u64,
-    /// Whose it is by its labels; nothing, if they do not say.
+    /// Whose it is by its labels; nothing, if they do not say, or if a controller made it of what is ours.
     pub owner: Option<Owner>,
     pub stamp: Stamp,
     /// It is on its way out.
@@ -76,12 +76,10 @@ impl Live {
         let reference = Ref { ty, namespace: namespace.into(), name: text("name")?.into() };
         let uid = Uid(text("uid")?.into());
         let revision = text("resourceVersion")?.parse().map_err(|_| missing("resourceVersion"))?;
-        let owner = Owner::read(&metadata["labels"]);
+        let owner = Owner::read(&metadata["labels"]).filter(|_| ty == Type::Pod || !is_derived(metadata));
         let stamp = Stamp::read(&metadata["annotations"]);
         let is_deleting = !metadata["deletionTimestamp"].is_null();
-        let managers = metadata["managedFields"].as_array().into_iter().flatten();
-        let is_scaled_by_us =
-            managers.into_iter().any(|entry| entry["manager"] == crate::cluster::Manager::Scale.as_str());
+        let is_scaled_by_us = is_written_by(metadata, Manager::Scale);
         let body = if ty == Type::Pod {
             Body::Pod(Arc::new(Pod::read(&object)))
         } else {
@@ -105,6 +103,19 @@ impl Live {
             Body::Text(_) => None,
         }
     }
+}
+
+/// Whether a controller made it, as it makes a `ReplicaSet` of each Deployment with the labels and annotations of that.
+/// It comes and goes with what it was made of, and is not for us to take away. A controller that only adopted one of
+/// our own did not make it.
+fn is_derived(metadata: &Value) -> bool {
+    let mut owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+    owners.any(|owner| owner["controller"] == true) && !is_written_by(metadata, Manager::Krane)
+}
+
+fn is_written_by(metadata: &Value, manager: Manager) -> bool {
+    let mut entries = metadata["managedFields"].as_array().into_iter().flatten();
+    entries.any(|entry| entry["manager"] == manager.as_str())
 }
 
 /// Takes out what changes all the time and means nothing to us.
@@ -142,5 +153,33 @@ impl Stamp {
 impl fmt::Debug for Live {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Live({} at {}, {:?})", self.object, self.revision, self.owner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_controller_made_of_ours_is_not_ours() {
+        let object = |ty: Type, is_controlled: bool, manager: &str| {
+            let object = json!({ "metadata": {
+                "name": "sen-1-5c689d88bb", "namespace": "sentinel", "uid": "u", "resourceVersion": "7",
+                "labels": {
+                    "app.kubernetes.io/managed-by": "krane",
+                    "app.kubernetes.io/component": "sentinel",
+                    "unkey.com/sentinel.id": model::id::SentinelId::sample(1).to_string(),
+                },
+                "ownerReferences": [{ "kind": "Deployment", "name": "sen-1", "controller": is_controlled }],
+                "managedFields": [{ "manager": manager, "operation": "Apply" }],
+            }});
+            Live::read(ty, object).unwrap().owner.is_some()
+        };
+        assert!(!object(Type::ReplicaSet, true, "kube-controller-manager"), "it goes with its Deployment");
+        assert!(object(Type::ReplicaSet, true, "krane"), "it was only adopted");
+        assert!(object(Type::PodDisruptionBudget, false, "krane"), "it goes with one of ours");
+        assert!(object(Type::Pod, true, "kube-controller-manager"), "pods are looked at");
     }
 }
