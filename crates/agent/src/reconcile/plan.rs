@@ -152,7 +152,9 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
             }
             self.sharing.retain(|_, keys| !keys.is_empty());
         }
-        if self.troubles.contains_key(key) {
+        if let Some(trouble) = self.troubles.get_mut(key) {
+            // It is this state that is well: of an older one the control plane would not hear it.
+            trouble.version = version;
             self.tells.push(Tell::Apply(key.clone()));
         }
     }
