@@ -27,6 +27,8 @@ pub struct Request {
     pub agent: String,
     pub code: u64,
     pub uri: String,
+    /// Whether its answer has ended. A watch is in the log twice: when it begins, and when it ends.
+    pub is_over: bool,
 }
 
 impl Audit {
@@ -75,6 +77,7 @@ impl Request {
             agent: text(&entry["userAgent"]),
             code: entry["responseStatus"]["code"].as_u64().unwrap_or_default(),
             uri: text(&entry["requestURI"]),
+            is_over: entry["stage"] == "ResponseComplete",
         }
     }
 

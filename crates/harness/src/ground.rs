@@ -16,7 +16,7 @@ use model::{
     network_policy::NetworkPolicy,
     project::{App, Project, Workspace},
     sentinel::Sentinel,
-    size::{Replicas, Scaling},
+    size::{Autoscaling, Replicas, Scaling},
     time::Millis,
     token::{Scope, Token, TokenKind},
     topology::Topology,
@@ -37,7 +37,7 @@ use crate::PATIENCE;
 
 /// The credential key, and what the rows of sentinels call it.
 pub const KEY: &str = "k1";
-const SECRET: &str = "5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e";
+pub const SECRET: &str = "5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e";
 
 /// What is the same in every store of one test: ids, the place, the namespace.
 #[derive(Debug, Clone)]
@@ -154,6 +154,12 @@ impl Names {
             policy: json.to_string().parse().expect("an object"),
         }
     }
+}
+
+/// Between so many and so many, as an autoscaler sees fit.
+pub fn between(min: i64, max: i64) -> Scaling {
+    let replicas = |count| Replicas::new(count).expect("a number of replicas");
+    Scaling::Auto(Autoscaling::new(replicas(min), replicas(max), None, None).expect("bounds"))
 }
 
 /// So many instances, always.
@@ -327,7 +333,7 @@ impl Ground {
         version(&write.commit().await.expect("it commits"))
     }
 
-    fn topology(&self, deployment: &Deployment, scaling: Scaling) -> Topology {
+    pub fn topology(&self, deployment: &Deployment, scaling: Scaling) -> Topology {
         Topology {
             namespace: self.names.namespace.clone(),
             ..Topology::sample().of(deployment.id).at(&self.names.place.to_string()).with_scaling(scaling)

@@ -52,6 +52,21 @@ impl Kubernetes {
         list.items.into_iter().filter_map(|object| object.metadata.name).collect()
     }
 
+    /// Who holds the Lease of this name, if anybody does; nothing, if there is none.
+    pub async fn lease_holder(&self, namespace: &str, name: &str) -> Option<Option<String>> {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("coordination.k8s.io", "v1", "Lease"));
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &resource);
+        let lease = api.get_opt(name).await.expect("it answers")?;
+        let holder = lease.data["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned();
+        Some(Some(holder).filter(|holder| !holder.is_empty()))
+    }
+
+    /// Every object of a type in a namespace, as it is.
+    pub async fn all(&self, ty: Type, namespace: &str) -> Vec<Value> {
+        let list = self.api(ty, namespace).list(&ListParams::default()).await.expect("it answers");
+        list.items.into_iter().map(|object| serde_json::to_value(object).expect("JSON")).collect()
+    }
+
     /// A stranger's edit: a merge patch under a manager of its own.
     pub async fn edit(&self, object: &Ref, patch: Value) {
         let params = PatchParams { field_manager: Some("stranger".to_owned()), ..PatchParams::default() };
@@ -80,6 +95,16 @@ impl Kubernetes {
 
     /// Applies any object, under a manager of the test's own.
     pub async fn apply(&self, manifest: Value) {
+        self.apply_with(manifest, &PatchParams::apply("test").force()).await;
+    }
+
+    /// Has the API server say what it would make of an object, every field of which it must know.
+    pub async fn would_apply(&self, manifest: Value) {
+        let params = PatchParams { dry_run: true, ..PatchParams::apply("test").force().validation_strict() };
+        self.apply_with(manifest, &params).await;
+    }
+
+    async fn apply_with(&self, manifest: Value, params: &PatchParams) {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (group, version) = match manifest["apiVersion"].as_str().expect("a version").split_once('/') {
             Some((group, version)) => (group.to_owned(), version.to_owned()),
@@ -94,7 +119,6 @@ impl Kubernetes {
         } else {
             Api::namespaced_with(self.client.clone(), &namespace, &resource)
         };
-        let params = PatchParams::apply("test").force();
-        api.patch(&name, &params, &Patch::Apply(manifest)).await.expect("it is applied");
+        api.patch(&name, params, &Patch::Apply(manifest)).await.expect("it is applied");
     }
 }

@@ -12,8 +12,10 @@
 pub mod audit;
 pub mod ground;
 pub mod kubernetes;
+pub mod outage;
 pub mod runner;
 pub mod sightings;
+pub mod story;
 pub mod told;
 
 use std::{future::Future, time::Duration};

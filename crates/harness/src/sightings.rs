@@ -32,17 +32,22 @@ impl Sightings {
         let seen = Arc::<Mutex<Vec<Sighting>>>::default();
         let kept = seen.clone();
         let watching = tokio::spawn(async move {
-            let events = api.watch(&WatchParams::default().timeout(290), &revision).await;
-            let mut events = events.expect("a watch").boxed();
-            while let Some(event) = events.next().await {
-                let (object, is_gone) = match event.expect("the watch goes on") {
-                    WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
-                    WatchEvent::Deleted(object) => (object, true),
-                    WatchEvent::Bookmark(_) => continue,
-                    WatchEvent::Error(error) => panic!("{error:?}"),
-                };
-                let sighting = Sighting { at: Instant::now(), is_gone, object: json(object) };
-                kept.lock().expect("nobody panics with it").push(sighting);
+            let mut revision = revision;
+            // An API server that is pressed for time ends watches; what they did not show is shown by the next.
+            loop {
+                let events = api.watch(&WatchParams::default().timeout(290), &revision).await;
+                let mut events = events.expect("a watch").boxed();
+                while let Some(event) = events.next().await {
+                    let (object, is_gone) = match event.expect("the watch goes on") {
+                        WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
+                        WatchEvent::Deleted(object) => (object, true),
+                        WatchEvent::Bookmark(_) => continue,
+                        WatchEvent::Error(error) => panic!("{error:?}"),
+                    };
+                    revision = object.metadata.resource_version.clone().expect("an object has a revision");
+                    let sighting = Sighting { at: Instant::now(), is_gone, object: json(object) };
+                    kept.lock().expect("nobody panics with it").push(sighting);
+                }
             }
         });
         Sightings { seen, watching }
