@@ -17,9 +17,9 @@ use process::Process;
 fn control_settings(ground: &Ground) -> String {
     let mut settings = String::from("listen = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"\n");
     let directory = ground.home.path().join("state");
-    writeln!(settings, "directory = {:?}\nstream.alive = \"500ms\"", directory).expect("a text");
+    writeln!(settings, "directory = \"{}\"\nstream.alive = \"500ms\"", directory.display()).expect("a text");
     writeln!(settings, "[[credential_key]]\nid = {KEY:?}\nsecret = {SECRET:?}").expect("a text");
-    writeln!(settings, "[store]\npath = {:?}", ground.database()).expect("a text");
+    writeln!(settings, "[store]\npath = \"{}\"", ground.database().display()).expect("a text");
     settings
 }
 
@@ -30,7 +30,7 @@ fn agent_settings(ground: &Ground, instance: &str, control: SocketAddr) -> Strin
     writeln!(settings, "admin = \"127.0.0.1:0\"\nnamespace = {namespace:?}").expect("a text");
     writeln!(settings, "pace.heartbeat = \"500ms\"\npace.resync = \"0s\"").expect("a text");
     writeln!(settings, "sentinel.min_ready = \"0s\"").expect("a text");
-    writeln!(settings, "kubernetes.kubeconfig = {:?}", kubeconfig(AGENT)).expect("a text");
+    writeln!(settings, "kubernetes.kubeconfig = \"{}\"", kubeconfig(AGENT).display()).expect("a text");
     let region = &place.region;
     writeln!(settings, "[region]\nplatform = \"{}\"\nname = \"{}\"", region.platform, region.name)
         .expect("a text");
