@@ -20,7 +20,7 @@ const ENVIRONMENT: &str = "unkey.com/environment.id";
 const DEPLOYMENT: &str = "unkey.com/deployment.id";
 const SENTINEL: &str = "unkey.com/sentinel.id";
 const NETWORK_POLICY: &str = "unkey.com/networkpolicy.id";
-const SHARD: &str = "unkey.com/shard";
+pub(crate) const SHARD: &str = "unkey.com/shard";
 
 /// What an object belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,12 +5,14 @@
 
 use std::fmt;
 
+use model::id::HistoryId;
 use serde_json::{Map, Value};
 
 use super::{
     Quantity, Type,
-    live::{CHANGE, VERSION},
+    live::{CHANGE, HISTORY, VERSION},
 };
+use crate::labels::SHARD;
 
 static NOTHING: Value = Value::Null;
 
@@ -34,11 +36,13 @@ pub fn difference(wanted: &Value, live: &Value) -> Option<String> {
 
 /// Of what is said about an object, only what we put there to be kept.
 fn metadata(shape: Shape, path: &Path<'_>, wanted: &Value, live: &Value) -> Option<String> {
+    let is_everybodys = wanted["labels"][SHARD].is_null();
     ["labels", "annotations", "ownerReferences"].into_iter().find_map(|name| {
         let (path, live) = (path.field(name), &live[name]);
         match &wanted[name] {
             Value::Object(wanted) => wanted.iter().find_map(|(key, value)| match key.as_str() {
                 VERSION | CHANGE => written_for(&path.field(key), key, wanted, live),
+                HISTORY if is_everybodys => signed(&path.field(key), &live[key.as_str()]),
                 _ => part(shape, &path.field(key), value, &live[key.as_str()]),
             }),
             Value::Null => None,
@@ -54,6 +58,13 @@ fn written_for(path: &Path<'_>, key: &str, wanted: &Map<String, Value>, live: &V
     let newest = wanted.get(VERSION)?.as_str()?.parse::<u64>().ok();
     let is_older = number(live).is_some_and(|written| Some(written) < newest);
     (!is_older && live[key] != wanted[key]).then(|| path.to_string())
+}
+
+/// What all shards of a cluster share says whose history it was last written from, which may be any of theirs: if each
+/// insisted on its own, they would write it in turns for ever.
+fn signed(path: &Path<'_>, live: &Value) -> Option<String> {
+    let is_history = live.as_str().is_some_and(|text| text.parse::<HistoryId>().is_ok());
+    (!is_history).then(|| path.to_string())
 }
 
 /// What the API server knows of an object's fields.

@@ -55,7 +55,7 @@ pub struct Stamped {
     pub scale: Option<Scale>,
     /// The object that it goes with; [`Stamped::go_with`] writes it down once its uid is known.
     pub owned_by: Option<Ref>,
-    /// Of the manifest and the history: version and change alone cost no write.
+    /// Of the manifest and, unless every shard shares it, the history: version and change alone cost no write.
     pub spec_hash: String,
     pub body: Value,
 }
@@ -104,8 +104,10 @@ impl Manifest {
     /// Says in annotations what it was made from. What many keys share says only what is the same for all of them.
     pub fn stamped(self, stamping: &Stamping) -> Stamped {
         let Manifest { object, owner, scale, owned_by, mut body } = self;
+        // What all shards share is the same for every history, as they need not have the same.
+        let history = owner.shard.as_ref().map(|_| stamping.history.to_string());
         let hash = Sha256::new()
-            .chain_update(stamping.history.to_string())
+            .chain_update(history.unwrap_or_default())
             .chain_update([0])
             .chain_update(body.to_string())
             .finalize();
@@ -115,7 +117,9 @@ impl Manifest {
         let annotations = &mut body["metadata"]["annotations"];
         annotations[SPEC_HASH] = spec_hash.as_str().into();
         annotations[HISTORY] = stamping.history.to_string().into();
-        annotations[REGION] = stamping.region.to_string().into();
+        if owner.shard.is_some() {
+            annotations[REGION] = stamping.region.to_string().into();
+        }
         if !owner.is_shared() {
             annotations[VERSION] = stamping.version.to_string().into();
             if let Some(change) = stamping.change {

@@ -265,3 +265,21 @@ proptest! {
         let _ = difference(&object("Service", &wanted), &object("Service", &live));
     }
 }
+
+#[test]
+fn what_every_shard_shares_may_be_of_any_history() {
+    let namespace = |history: &str| {
+        let metadata = json!({ "annotations": { "unkey.com/history": history } });
+        json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata })
+    };
+    let (one, other) = (HistoryId::sample(1).to_string(), HistoryId::sample(2).to_string());
+    let path = Some("metadata.annotations[unkey.com/history]");
+    check(&namespace(&one), &namespace(&other), None);
+    check(&namespace(&one), &namespace("other"), path);
+    let of_a_shard = |history: &str| {
+        let mut object = namespace(history);
+        object["metadata"]["labels"] = json!({ "unkey.com/shard": "default" });
+        object
+    };
+    check(&of_a_shard(&one), &of_a_shard(&other), path);
+}
