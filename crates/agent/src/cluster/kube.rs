@@ -88,10 +88,22 @@ impl Kube {
 
     /// If the API server gives no reason for failing an apply, and reaches its store, it is what we sent.
     async fn judged(&self, object: &Ref, failure: Failure) -> Error {
-        let Failure { error, is_unclassified } = failure;
+        let Failure { error, is_unclassified, .. } = failure;
         let fault =
             if is_unclassified && self.uid_of(object).await.is_ok() { Fault::Refused } else { error.fault };
         Error { fault, ..error }
+    }
+
+    /// An apply leaves what others have put into our lists, and is refused if that cannot be there beside what is ours:
+    /// a port of another number under our port's name. Then our lists are put in the place of what is there. If it was
+    /// no list, or the object is not there at all, this is refused as well.
+    async fn overwrite(&self, manager: Manager, object: &Ref, body: &Value) -> Result<Vec<u8>, Failure> {
+        let ask = Ask::new(Verb::Patch, Resource::Of(object.ty))
+            .object(object)
+            .query("fieldManager", manager.as_str())
+            .query("fieldValidation", "Strict")
+            .merge(body);
+        self.door.ask(ask).await
     }
 
     async fn delete_now(&self, object: &Ref, uid: &Uid) -> Result<()> {
@@ -193,6 +205,9 @@ impl Cluster for Kube {
                 .apply(body);
             let answer = match self.door.ask(ask).await {
                 Ok(answer) => answer,
+                Err(failure) if failure.is_mixture => {
+                    self.overwrite(manager, object, body).await.map_err(|_| failure)?
+                }
                 Err(failure) => return Err(self.judged(object, failure).await),
             };
             let live = serde_json::from_slice(&answer).map_err(garbled)?;

@@ -28,6 +28,7 @@ const JSON: &str = "application/json";
 const NAMES: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 /// JSON is YAML; the API server reads a server-side apply under this name only.
 const APPLY: &str = "application/apply-patch+yaml";
+const MERGE: &str = "application/merge-patch+json";
 
 impl Ask {
     pub fn new(verb: Verb, resource: Resource) -> Ask {
@@ -81,6 +82,10 @@ impl Ask {
 
     pub fn apply(self, body: &Value) -> Ask {
         Ask { content: Some((APPLY, body.to_string().into_bytes())), ..self }
+    }
+
+    pub fn merge(self, body: &Value) -> Ask {
+        Ask { content: Some((MERGE, body.to_string().into_bytes())), ..self }
     }
 
     pub fn urgent(self) -> Ask {

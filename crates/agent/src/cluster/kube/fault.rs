@@ -19,6 +19,9 @@ const TERMINATING: &str = "NamespaceTerminating";
 /// The cause of a 504 that no waiting cures: a revision from the future, before a backup was put back.
 const TOO_LARGE: &str = "ResourceVersionTooLarge";
 
+/// The causes of a 422 that may lie in what others wrote beside ours.
+const MIXTURES: [&str; 2] = ["FieldValueDuplicate", "FieldValueForbidden"];
+
 /// Why a request failed.
 #[derive(Debug)]
 pub(super) struct Failure {
@@ -26,11 +29,14 @@ pub(super) struct Failure {
     /// The API server ran into something that it has no reason for. It may not have reached its store; or it cannot make
     /// anything of what it was sent, for that is how it answers an apply of a field that it does not know.
     pub is_unclassified: bool,
+    /// What was sent does not go with what is there: two have a name that only one may have, or two are chosen where
+    /// one may be.
+    pub is_mixture: bool,
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
-        Failure { error, is_unclassified: false }
+        Failure { error, is_unclassified: false, is_mixture: false }
     }
 }
 
@@ -54,7 +60,9 @@ pub(super) fn refused(resource: Resource, code: StatusCode, headers: &HeaderMap,
     let seconds = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     let mut error = told(resource, &status);
     error.retry_after = seconds.map(Duration::from_secs).map(bounded).or(error.retry_after);
-    Failure { error, is_unclassified }
+    let is_mixture =
+        code == StatusCode::UNPROCESSABLE_ENTITY && MIXTURES.iter().any(|reason| has_cause(&status, reason));
+    Failure { error, is_unclassified, is_mixture }
 }
 
 /// What a status says, be it an answer or an event of a watch.
@@ -68,9 +76,12 @@ fn bounded(delay: Duration) -> Duration {
     delay.min(RETRY_AFTER_MAX)
 }
 
+fn has_cause(status: &Status, reason: &str) -> bool {
+    status.details.iter().flat_map(|details| &details.causes).any(|cause| cause.reason == reason)
+}
+
 fn fault(status: &Status) -> Fault {
-    let causes = status.details.iter().flat_map(|details| &details.causes);
-    let has_cause = |reason: &str| causes.clone().any(|cause| cause.reason == reason);
+    let has_cause = |reason: &str| has_cause(status, reason);
     match status.code {
         404 => Fault::NotFound,
         409 => Fault::Conflict,
