@@ -122,6 +122,7 @@ pub(crate) struct Loop<K: Kind, C> {
     reports_all: bool,
     /// Whether anything moved since everything was last looked at.
     has_moved: bool,
+    /// What waits to be applied only because everything is looked at again.
     by_resync: BTreeSet<Key>,
 }
 
@@ -277,6 +278,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
         let Step::Published(keys) = step else { return };
         self.has_moved = true;
         for key in keys {
+            self.by_resync.remove(&key);
             self.applies.push(key);
         }
         if self.guard.is_new(self.follow.reader().listed_at()) {
@@ -296,18 +298,24 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
                 Touched::Key(key) => {
                     has_strangers |= !matches!(self.follow.reader().get(&key), Some(Standing::Known { .. }));
                     self.tells.push(Tell::Status(key.clone()));
-                    self.applies.nudge(key);
+                    self.saw(key);
                 }
                 // Whoever of those who share it comes first makes it again.
                 Touched::Shared(object) => {
                     let first = self.sharing.get(&object).and_then(|keys| keys.first()).cloned();
-                    first.into_iter().for_each(|key| self.applies.nudge(key));
+                    first.into_iter().for_each(|key| self.saw(key));
                 }
             }
         }
         if has_strangers {
             self.review();
         }
+    }
+
+    /// The cluster has shown something of it, so that the resync is not the only one who knows.
+    fn saw(&mut self, key: Key) {
+        self.by_resync.remove(&key);
+        self.applies.nudge(key);
     }
 
     /// Looks at everything again, unless nothing moved since it was last found in step.
@@ -321,10 +329,9 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
         let known = self.follow.reader().iter().map(|(key, _)| key.clone());
         let all: BTreeSet<Key> = known.chain(cached).collect();
         for key in &all {
-            self.applies.nudge(key.clone());
             self.tells.push(Tell::Status(key.clone()));
         }
-        self.by_resync = all;
+        self.by_resync = all.into_iter().filter(|key| self.applies.nudge(key.clone())).collect();
     }
 
     /// A tombstone that the control plane has pruned is proof for nothing that could still come.

@@ -36,10 +36,18 @@ pub(crate) enum Plan {
     Nothing,
 }
 
-/// What came of it.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    Done(Done),
+/// What came of it. What had to be done was, up to where it ended.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) done: Done,
+    pub(crate) end: End,
+}
+
+/// How it ended.
+#[derive(Debug, Default)]
+pub(crate) enum End {
+    #[default]
+    Whole,
     /// Something stands in the way that goes by itself; we will see when it does.
     Blocked(Ref),
     /// We may not write now.
@@ -80,12 +88,13 @@ impl<C: Cluster> Actor<C> {
             Plan::Park(failure) => Err(Stop::Failed(failure)),
             Plan::Nothing => Ok(()),
         };
-        match ended {
-            Ok(()) => Outcome::Done(done),
-            Err(Stop::Blocked(object)) => Outcome::Blocked(object),
-            Err(Stop::NotNow) => Outcome::NotNow,
-            Err(Stop::Failed(failure)) => Outcome::Failed(failure),
-        }
+        let end = match ended {
+            Ok(()) => End::Whole,
+            Err(Stop::Blocked(object)) => End::Blocked(object),
+            Err(Stop::NotNow) => End::NotNow,
+            Err(Stop::Failed(failure)) => End::Failed(failure),
+        };
+        Outcome { done, end }
     }
 
     async fn make(

@@ -12,7 +12,7 @@ use model::{
 
 use super::{
     Acting, Loop, Trouble,
-    act::{self, Failure, Outcome, Plan},
+    act::{Done, End, Failure, Outcome, Plan},
     decide::{Decision, Ground, decide},
     tell::Tell,
 };
@@ -27,7 +27,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
     pub(super) fn act(&mut self, key: Key) -> Option<Acting> {
         let (version, plan) = self.plan(&key);
         if matches!(plan, Plan::Nothing) {
-            self.acted(key, version, Outcome::Done(act::Done::default()));
+            self.acted(key, version, Outcome::default());
             return None;
         }
         let actor = self.around.actor.clone();
@@ -112,33 +112,38 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
         if left.is_empty() { Plan::Nothing } else { Plan::Unmake(left) }
     }
 
-    pub(super) fn acted(&mut self, key: Key, version: Version, outcome: Outcome) {
-        let metrics = &self.around.metrics;
-        match outcome {
-            Outcome::Done(done) => {
-                metrics.writes.inc_by(done.writes.into());
-                metrics.deletes.inc_by(done.deletes.into());
-                metrics.drift_corrected.inc_by(done.drifted.into());
-                self.drift_corrected += u64::from(done.drifted);
-                let has_worked = done.writes + done.deletes > 0;
-                if self.by_resync.remove(&key) && has_worked {
-                    metrics.resync_corrected.inc();
-                    tracing::warn!(kind = %K::KIND, %key, ?done, "the resync found something to do");
-                }
-                if has_worked {
-                    tracing::info!(kind = %K::KIND, %key, %version, ?done, "applied");
-                    self.tells.push(Tell::Status(key.clone()));
-                }
+    pub(super) fn acted(&mut self, key: Key, version: Version, Outcome { done, end }: Outcome) {
+        self.count(&key, version, &done);
+        match end {
+            End::Whole => {
                 self.is_well(&key, version);
                 self.applies.succeeded(&key);
             }
-            Outcome::Blocked(object) => {
-                tracing::info!(kind = %K::KIND, %key, %object, "waits for it to be gone");
-                // Its end is seen; this is for the case that it is not.
-                self.applies.put_back(&key, Duration::from_secs(10));
+            End::Blocked(object) => {
+                tracing::info!(kind = %K::KIND, %key, %object, "waits for another object to come or go");
+                // That it does is seen; this is for the case that it is not.
+                self.applies.blocked(&key, Duration::from_secs(10));
             }
-            Outcome::NotNow => self.applies.put_back(&key, Duration::from_secs(1)),
-            Outcome::Failed(failure) => self.is_in_trouble(key, version, failure),
+            End::NotNow => self.applies.put_back(&key, Duration::from_secs(1)),
+            End::Failed(failure) => self.is_in_trouble(key, version, failure),
+        }
+    }
+
+    /// Counts what was done, however it ended, and has it told.
+    fn count(&mut self, key: &Key, version: Version, done: &Done) {
+        let metrics = &self.around.metrics;
+        metrics.writes.inc_by(done.writes.into());
+        metrics.deletes.inc_by(done.deletes.into());
+        metrics.drift_corrected.inc_by(done.drifted.into());
+        self.drift_corrected += u64::from(done.drifted);
+        let has_worked = done.writes + done.deletes > 0;
+        if self.by_resync.remove(key) && has_worked {
+            metrics.resync_corrected.inc();
+            tracing::warn!(kind = %K::KIND, %key, ?done, "the resync found something to do");
+        }
+        if has_worked {
+            tracing::info!(kind = %K::KIND, %key, %version, ?done, "applied");
+            self.tells.push(Tell::Status(key.clone()));
         }
     }
 

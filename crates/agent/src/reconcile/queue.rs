@@ -62,13 +62,17 @@ impl<K: Clone + Ord> Queue<K> {
     }
 
     /// Somebody saw it move: it is due now, unless it waits because it failed. A failed attempt may be what moved it,
-    /// and must not be its own reason for the next.
-    pub(crate) fn nudge(&mut self, thing: K) {
+    /// and must not be its own reason for the next. Says whether nobody else had asked for it.
+    pub(crate) fn nudge(&mut self, thing: K) -> bool {
         if self.running.contains(&thing) {
             self.dirty.entry(thing).or_insert(false);
-        } else if !self.failing.contains_key(&thing) {
+            return false;
+        }
+        let is_first = !self.failing.contains_key(&thing) && !self.due.contains_key(&thing);
+        if !self.failing.contains_key(&thing) {
             self.enqueue(thing, Duration::ZERO);
         }
+        is_first
     }
 
     /// Waits for the next thing that is due. It may be dropped and called again.
@@ -118,6 +122,14 @@ impl<K: Clone + Ord> Queue<K> {
     pub(crate) fn put_back(&mut self, thing: &K, delay: Duration) {
         self.give_back(thing);
         self.dirty.remove(thing);
+        self.enqueue(thing.clone(), delay);
+    }
+
+    /// Gives it back because something stood in its way, to be tried again when that is seen to move; it may have been
+    /// while this ran.
+    pub(crate) fn blocked(&mut self, thing: &K, at_most: Duration) {
+        self.give_back(thing);
+        let delay = if self.dirty.remove(thing).is_some() { Duration::ZERO } else { at_most };
         self.enqueue(thing.clone(), delay);
     }
 
@@ -227,14 +239,31 @@ mod tests {
         let mut queue = queue(Duration::ZERO);
         queue.push("a");
         assert_eq!(queue.next().await, "a");
-        queue.nudge("a");
+        assert!(!queue.nudge("a"));
         assert!(queue.failed(&"a", None) > Duration::ZERO);
-        queue.nudge("a");
+        assert!(!queue.nudge("a"));
         assert!(is_empty(&mut queue).await);
         assert_eq!(queue.next().await, "a");
-        queue.nudge("a");
+        assert!(!queue.nudge("a"));
         queue.succeeded(&"a");
         assert_eq!(queue.next().await, "a");
+        queue.succeeded(&"a");
+        assert!(queue.nudge("a") && !queue.nudge("a"), "only the first who asks is told so");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_blocked_goes_on_when_it_was_seen_to_move_even_before_it_was_back() {
+        let mut queue = queue(Duration::ZERO);
+        queue.push("a");
+        let before = tokio::time::Instant::now();
+        assert_eq!(queue.next().await, "a");
+        queue.nudge("a");
+        queue.blocked(&"a", Duration::from_secs(10));
+        assert_eq!(queue.next().await, "a");
+        assert_eq!(before.elapsed(), Duration::ZERO);
+        queue.blocked(&"a", Duration::from_secs(10));
+        assert_eq!(queue.next().await, "a");
+        assert_eq!(before.elapsed(), Duration::from_secs(10));
     }
 
     #[tokio::test(start_paused = true)]
