@@ -7,7 +7,7 @@ use crate::part::Part;
 use crate::stop::Stop;
 use crate::workspace::Workspace;
 
-static RUNS: [Example; 2] = [
+static RUNS: [Example; 3] = [
     Example {
         name: "store",
         about: "many writers, a tailing reader and faults on both databases: no change is ever missed",
@@ -25,6 +25,14 @@ static RUNS: [Example; 2] = [
         parts: &[Part::Postgres],
         words: &[],
         programs: &["cli"],
+    },
+    Example {
+        name: "idle",
+        about: "an agent with 1,000 deployments in step, for minutes: nothing is asked, told or written",
+        package: "harness",
+        target: "chaos_idle",
+        parts: &[Part::Kubernetes],
+        programs: &[],
     },
 ];
 

@@ -11,6 +11,7 @@
 
 pub mod audit;
 pub mod ground;
+pub mod idle;
 pub mod kubernetes;
 pub mod outage;
 pub mod runner;

@@ -12,6 +12,21 @@ use store::State;
 use crate::{eventually, ground::Ground};
 
 impl Ground {
+    /// A number that the control plane counts, over all its labels.
+    pub fn count(&self, name: &str) -> u64 {
+        let page = self.metrics.encode();
+        let values = page.lines().filter_map(|line| {
+            let rest = line.strip_prefix(name)?;
+            rest.starts_with([' ', '{']).then_some(rest.rsplit(' ').next()?)
+        });
+        values.map(|value| value.parse::<u64>().expect("a number")).sum()
+    }
+
+    /// How many reports have arrived, be they news or not. A heartbeat is none.
+    pub fn reports_taken(&self) -> u64 {
+        self.count("krane_reports_total")
+    }
+
     /// Why a deployment cannot be applied here, if that was reported.
     pub async fn apply_error(&self, id: DeploymentId) -> Option<ApplyError> {
         let picture = self.store.changes(Cursor::default()).await.expect("the store is read");
