@@ -90,7 +90,13 @@ impl Names {
     /// Another environment of the same workspace.
     #[must_use]
     pub fn other_environment(&self) -> Names {
-        Names { environment: EnvironmentId::sample(self.base + 1), ..self.clone() }
+        self.in_environment(1)
+    }
+
+    /// The environment number `number` of the same workspace; the first is 0.
+    #[must_use]
+    pub fn in_environment(&self, number: u128) -> Names {
+        Names { environment: EnvironmentId::sample(self.base + number), ..self.clone() }
     }
 
     /// The deployment number `number` of this test, with the defaults and without a health check.
@@ -261,6 +267,22 @@ impl Ground {
         write.put_region(&place.region, true, at).await.expect("a region");
         write.put_cluster(place, &cause()).await.expect("a cluster");
         write.commit().await.expect("the ground is laid");
+    }
+
+    /// Writes down the environment of these names, which is another of the same app.
+    pub async fn put_environment(&self, names: &Names) {
+        let environment = Environment {
+            id: names.environment,
+            app: names.app,
+            project: names.project,
+            workspace: names.workspace,
+            // The last letters of ids differ.
+            slug: format!("e-{}", &names.environment.to_string()[16..]).parse().expect("a slug"),
+            ..Environment::sample()
+        };
+        let mut write = self.store.begin().await.expect("a write begins");
+        write.put_environment(&environment, &cause()).await.expect("an environment");
+        write.commit().await.expect("it commits");
     }
 
     /// Lets the bearer of this ground's token speak for a place.

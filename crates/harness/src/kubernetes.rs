@@ -1,6 +1,7 @@
 //! The real API server, as a test looks at it and meddles with it.
 
 use agent::object::{Ref, Type};
+use http::{Method, Request};
 use kube::{
     Api, Client, Config,
     api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams},
@@ -72,6 +73,48 @@ impl Kubernetes {
         let params = PatchParams { field_manager: Some("stranger".to_owned()), ..PatchParams::default() };
         let api = self.api(object.ty, &object.namespace);
         api.patch(&object.name, &params, &Patch::Merge(patch)).await.expect("the edit is taken");
+    }
+
+    /// A stranger's edit by one operation of a JSON patch, if the API server takes it: the object as it is then.
+    pub async fn operate(&self, object: &Ref, operation: &Value) -> Result<Value, kube::Error> {
+        let patch = serde_json::json!([operation]).to_string();
+        let content = "application/json-patch+json";
+        self.send(Method::PATCH, object, "fieldManager=stranger", content, patch).await
+    }
+
+    /// Puts an object in the place of the one that is there, if that is still as it says.
+    pub async fn replace(&self, object: &Ref, with: &Value) -> Result<Value, kube::Error> {
+        self.send(Method::PUT, object, "fieldManager=stranger", "application/json", with.to_string()).await
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        object: &Ref,
+        query: &str,
+        content: &str,
+        body: String,
+    ) -> Result<Value, kube::Error> {
+        let Ref { ty, namespace, name } = object;
+        let group = match ty.group() {
+            "" => "/api/v1".to_owned(),
+            _ => format!("/apis/{}", ty.api_version()),
+        };
+        let place = if ty.is_namespaced() { format!("/namespaces/{namespace}") } else { String::new() };
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{group}{place}/{}/{name}?{query}", ty.plural()))
+            .header("content-type", content)
+            .body(body.into_bytes());
+        self.client.request(request.expect("a request")).await
+    }
+
+    /// What a controller has to say of an object.
+    pub async fn observe(&self, object: &Ref, status: Value) {
+        let params = PatchParams { field_manager: Some("stranger".to_owned()), ..PatchParams::default() };
+        let patch = Patch::Merge(serde_json::json!({ "status": status }));
+        let api = self.api(object.ty, &object.namespace);
+        api.patch_status(&object.name, &params, &patch).await.expect("the status is taken");
     }
 
     /// A stranger's deletion.

@@ -24,6 +24,12 @@ pub struct Sighting {
     pub object: Value,
 }
 
+impl Sighting {
+    pub fn name(&self) -> &str {
+        self.object["metadata"]["name"].as_str().expect("an object has a name")
+    }
+}
+
 impl Sightings {
     pub async fn of(kubernetes: &Kubernetes, ty: Type, namespace: &str) -> Sightings {
         let api = kubernetes.api(ty, namespace);
@@ -57,6 +63,17 @@ impl Sightings {
     pub fn all(&self) -> Vec<Sighting> {
         assert!(!self.watching.is_finished(), "the test's own watch has ended");
         self.seen.lock().expect("nobody panics with it").clone()
+    }
+
+    /// How much was seen so far.
+    pub fn count(&self) -> usize {
+        self.seen.lock().expect("nobody panics with it").len()
+    }
+
+    /// What was seen after so much.
+    pub fn since(&self, count: usize) -> Vec<Sighting> {
+        assert!(!self.watching.is_finished(), "the test's own watch has ended");
+        self.seen.lock().expect("nobody panics with it")[count..].to_vec()
     }
 
     /// When an object was first seen to be so.

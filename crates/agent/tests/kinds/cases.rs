@@ -38,44 +38,54 @@ pub fn all() -> Vec<Case> {
     [deployments(), settings(), sentinels(), policies()].into_iter().flatten().collect()
 }
 
-fn deployments() -> Vec<Case> {
+/// Deployments, each with its own reason to be here, under the settings that an agent has by itself.
+pub fn deployments_wanted() -> Vec<(&'static str, Deployment, Scaling)> {
     let sample = Deployment::sample;
-    let some = |name, deployment, scaling| run(name, &Deployments::default(), deployment, scaling);
     let fixed = |count| Scaling::Fixed(replicas(count));
     let mut posts = sample().with_health("/health?deep=1");
     posts.health.as_mut().expect("it has one").method = HealthMethod::Post;
     vec![
-        some("deployment-minimal", sample(), fixed(1)),
-        some("deployment-everything", everything(), auto(2, 10, Some(70), Some(75))),
-        some("deployment-autoscaled", sample(), auto(1, 3, None, None)),
-        some("deployment-equal-bounds", sample(), auto(3, 3, None, None)),
-        some("deployment-none", sample(), fixed(0)),
-        some("deployment-get", sample().with_health("/health"), fixed(1)),
-        some("deployment-post", posts, fixed(1)),
-        some("deployment-signal", sample().with_signal(Signal::Quit), fixed(1)),
-        some("deployment-storage", stored(), fixed(1)),
-        some("deployment-words", worded(), fixed(1)),
-        opened(),
+        ("deployment-minimal", sample(), fixed(1)),
+        ("deployment-everything", everything(), auto(2, 10, Some(70), Some(75))),
+        ("deployment-autoscaled", sample(), auto(1, 3, None, None)),
+        ("deployment-equal-bounds", sample(), auto(3, 3, None, None)),
+        ("deployment-none", sample(), fixed(0)),
+        ("deployment-get", sample().with_health("/health"), fixed(1)),
+        ("deployment-post", posts, fixed(1)),
+        ("deployment-signal", sample().with_signal(Signal::Quit), fixed(1)),
+        ("deployment-storage", stored(), fixed(1)),
+        ("deployment-words", worded(), fixed(1)),
     ]
 }
 
-fn settings() -> Vec<Case> {
-    let some = |name, settings| {
-        run(name, &Deployments { settings }, Deployment::sample(), Scaling::Fixed(replicas(2)))
-    };
+fn deployments() -> Vec<Case> {
+    let run = |(name, deployment, scaling)| run(name, &Deployments::default(), deployment, scaling);
+    deployments_wanted().into_iter().map(run).chain([opened()]).collect()
+}
+
+/// Settings that make something else of every deployment.
+pub fn workload_settings() -> Vec<(&'static str, WorkloadSettings)> {
     let settings = WorkloadSettings::default;
     let plain = WorkloadSettings { runtime_class: String::new(), toleration: String::new(), ..settings() };
     let pool = [("node-class".to_owned(), "untrusted".to_owned())];
     let placed = WorkloadSettings { requests_percent: 100, node_selector: pool.into(), ..settings() };
     vec![
-        some("deployment-plain-cluster", plain),
-        some("deployment-restricted", WorkloadSettings { restricted: true, ..settings() }),
-        some("deployment-no-drain", WorkloadSettings { drain: Duration::ZERO, ..settings() }),
-        some("deployment-placed", placed),
+        ("deployment-plain-cluster", plain),
+        ("deployment-restricted", WorkloadSettings { restricted: true, ..settings() }),
+        ("deployment-no-drain", WorkloadSettings { drain: Duration::ZERO, ..settings() }),
+        ("deployment-placed", placed),
     ]
 }
 
-fn sentinels() -> Vec<Case> {
+fn settings() -> Vec<Case> {
+    let some = |(name, settings)| {
+        run(name, &Deployments { settings }, Deployment::sample(), Scaling::Fixed(replicas(2)))
+    };
+    workload_settings().into_iter().map(some).collect()
+}
+
+/// Sentinels, each with the settings of its agent.
+pub fn sentinels_wanted() -> Vec<(&'static str, SentinelSettings, Sentinel)> {
     let sample = Sentinel::sample;
     let mut large = sample().with_replicas(3);
     large.desired.image = "registry.example/krane/sentinel:2".parse().expect("an image");
@@ -94,18 +104,20 @@ fn sentinels() -> Vec<Case> {
         ..SentinelSettings::default()
     };
     vec![
-        sentinel("sentinel-one", SentinelSettings::default(), &sample()),
-        sentinel("sentinel-three", SentinelSettings::default(), &large),
-        sentinel("sentinel-none", SentinelSettings::default(), &sample().with_replicas(0)),
-        sentinel("sentinel-settings", near, &sample()),
+        ("sentinel-one", SentinelSettings::default(), sample()),
+        ("sentinel-three", SentinelSettings::default(), large),
+        ("sentinel-none", SentinelSettings::default(), sample().with_replicas(0)),
+        ("sentinel-settings", near, sample()),
     ]
 }
 
-fn policies() -> Vec<Case> {
-    let case = |name, policy: NetworkPolicy| {
-        let desired = wire::network_policy::Desired::Apply { policy: Arc::new(policy), change: None };
-        Case { name, manifests: NetworkPolicies.manifests(&desired).expect("it is valid") }
-    };
+fn sentinels() -> Vec<Case> {
+    let wanted = sentinels_wanted().into_iter();
+    wanted.map(|(name, settings, wanted)| sentinel(name, settings, &wanted)).collect()
+}
+
+/// What the control plane sends, and what it might.
+pub fn policies_wanted() -> Vec<(&'static str, NetworkPolicy)> {
     let several = json!({
         "apiVersion": "cilium.io/v2",
         "kind": "CiliumNetworkPolicy",
@@ -119,13 +131,16 @@ fn policies() -> Vec<Case> {
             { "endpointSelector": {}, "ingress": [{}] },
         ],
     });
-    vec![
-        case("networkpolicy-port", port_policy()),
-        case(
-            "networkpolicy-several",
-            NetworkPolicy { policy: several.to_string().parse().expect("an object"), ..port_policy() },
-        ),
-    ]
+    let several = NetworkPolicy { policy: several.to_string().parse().expect("an object"), ..port_policy() };
+    vec![("networkpolicy-port", port_policy()), ("networkpolicy-several", several)]
+}
+
+fn policies() -> Vec<Case> {
+    let case = |(name, policy): (&'static str, NetworkPolicy)| {
+        let desired = wire::network_policy::Desired::Apply { policy: Arc::new(policy), change: None };
+        Case { name, manifests: NetworkPolicies.manifests(&desired).expect("it is valid") }
+    };
+    policies_wanted().into_iter().map(case).collect()
 }
 
 /// What the control plane sends with each deployment: the environment's sentinels reach its port.
