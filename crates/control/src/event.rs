@@ -1,7 +1,7 @@
 //! Events of the control plane's own making: ids from a draft, so that a write made again says the same.
 
 use model::{
-    cluster::{Epoch, ListHash},
+    cluster::{Epoch, HeldBack, ListHash},
     event::{Event, EventKind, Field, Subject},
     id::{ChangeId, EventId},
     kind::Kind,
@@ -68,6 +68,24 @@ impl Draft {
     pub fn second_cluster(&self, placement: &Placement, uid: &Line, holder: &Line) -> Event {
         let message = format!("the cluster {uid} claims this place, which {holder} holds; it was refused");
         self.of_cluster(EventKind::ClusterGuard, placement).with(Field::Message, &message)
+    }
+
+    /// A cluster waits with deletions until an operator has looked at them.
+    pub fn held_back(&self, placement: &Placement, held: &HeldBack) -> Event {
+        let message = "these are in no list any more, and too many for one: if that is meant, \
+                       `krane control cluster confirm` with this hash lets them go";
+        self.of_cluster(EventKind::ClusterGuard, placement)
+            .with(Field::Kind, held.kind.as_str())
+            .with(Field::Count, &held.count.to_string())
+            .with(Field::Hash, &held.hash.to_string())
+            .with(Field::Message, message)
+    }
+
+    /// A cluster has things that nobody accounts for, more than it had.
+    pub fn orphans(&self, placement: &Placement, kind: Kind, count: u64) -> Event {
+        self.of_cluster(EventKind::ClusterOrphans, placement)
+            .with(Field::Kind, kind.as_str())
+            .with(Field::Count, &count.to_string())
     }
 
     /// An operator let a cluster make the deletions that it held back.

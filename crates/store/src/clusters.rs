@@ -180,7 +180,7 @@ fn decode(row: &Row) -> Result<Cluster> {
         epoch: Epoch(cells.take()?),
         lease_expires_at: cells.take::<Option<i64>>()?.map(Millis),
         agent_version: cells.parse_some()?,
-        counts: cells.json(decode_counts)?,
+        counts: decode_counts(&mut cells)?,
         held_back: decode_held_back(&mut cells)?,
     })
 }
@@ -197,7 +197,11 @@ pub(crate) fn counts_json(counts: &[Counts]) -> String {
     json::text(&counts.iter().map(shape).collect::<Vec<_>>())
 }
 
-fn decode_counts(stored: Vec<StoredCounts>) -> Result<Vec<Counts>, model::name::Error> {
+pub(crate) fn decode_counts(cells: &mut Cells<'_>) -> Result<Vec<Counts>> {
+    cells.json(read_counts)
+}
+
+fn read_counts(stored: Vec<StoredCounts>) -> Result<Vec<Counts>, model::name::Error> {
     let counts = |StoredCounts { kind, held, failing, orphans, drift_corrected }: StoredCounts| {
         Ok(Counts { kind: kind.parse()?, held, failing, orphans, drift_corrected })
     };

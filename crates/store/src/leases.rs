@@ -69,6 +69,18 @@ pub enum Begun {
     },
 }
 
+/// What one second of a control plane that serves came to.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Served {
+    /// What became of each renewal, in their order.
+    pub renewed: Vec<Renewed>,
+    pub expired: Vec<Expired>,
+    /// Lists of deletions that were not held back before.
+    pub guarded: Vec<(Placement, HeldBack)>,
+    /// Kinds of which more is accounted for by nobody than before, and how much.
+    pub orphaned: Vec<(Placement, Kind, u64)>,
+}
+
 /// A cluster that has become unreachable, and the term that ended so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expired {

@@ -51,7 +51,7 @@ pub use self::{
     instances::{Report, Reported},
     inventory::{Inventory, Names},
     keys::{KeyHash, Keyspace, StoredKey},
-    leases::{Begun, Expired, Lease, Renewal, Renewed},
+    leases::{Begun, Expired, Lease, Renewal, Renewed, Served},
     place::Cause,
     projects::Stored,
     reports::Taken,

@@ -14,7 +14,7 @@ struct Twice {
 ///
 /// SQLite has one writer at a time, so nothing there needs a lock of its own.
 pub(crate) const TEND: &str = r#"
-  SELECT c.platform, c.region, c.shard, c.epoch, c.reachability, c.held_back,
+  SELECT c.platform, c.region, c.shard, c.epoch, c.reachability, c.counts, c.held_back,
     COALESCE(c.term_expires_at > store_now(), FALSE), COALESCE(c.lease_expires_at <= store_now(), FALSE),
     CASE WHEN k.served_at < store_now() - $2 THEN k.served_at END
   FROM clusters c CROSS JOIN clock k
@@ -28,7 +28,7 @@ pub(crate) const TEND: &str = r#"
   FOR NO KEY UPDATE OF c"#;
 
 const TEND_SQLITE: &str = "
-  SELECT c.platform, c.region, c.shard, c.epoch, c.reachability, c.held_back,
+  SELECT c.platform, c.region, c.shard, c.epoch, c.reachability, c.counts, c.held_back,
     COALESCE(c.term_expires_at > store_now(), FALSE), COALESCE(c.lease_expires_at <= store_now(), FALSE),
     CASE WHEN k.served_at < store_now() - $2 THEN k.served_at END
   FROM clusters c CROSS JOIN clock k

@@ -10,13 +10,14 @@
 use std::{collections::BTreeMap, sync::LazyLock, time::Duration};
 
 use model::{
-    cluster::{Epoch, HeldBack, Reachability},
+    cluster::{Counts, Epoch, HeldBack, Reachability},
+    kind::Kind,
     name::Placement,
     time::Millis,
 };
 use serde::Serialize;
 
-use super::{Expired, Lease, Renewal, Renewed, millis};
+use super::{Expired, Lease, Renewal, Renewed, Served, millis};
 use crate::{
     Result, Row, Value, Write,
     backend::{Statement, words},
@@ -68,6 +69,7 @@ struct ListedRenewal {
 struct Known {
     epoch: Epoch,
     reachability: Reachability,
+    counts: Vec<Counts>,
     held_back: Vec<HeldBack>,
     has_live_term: bool,
     is_past: bool,
@@ -75,8 +77,7 @@ struct Known {
 
 /// All that one second comes to.
 struct Tended<'a> {
-    renewed: Vec<Renewed>,
-    expired: Vec<Expired>,
+    served: Served,
     /// The renewal that counts for each place.
     renewals: BTreeMap<&'a Placement, &'a Renewal>,
     /// The clusters that everybody sees another of now.
@@ -92,36 +93,28 @@ impl Write {
     ///
     /// Locks: the clusters in the order of their places, then the clock's row. So nothing of the same write may
     /// lock anything after it.
-    pub async fn serve(
-        &mut self,
-        renewals: &[Renewal],
-        grace: Duration,
-    ) -> Result<(Vec<Renewed>, Vec<Expired>)> {
+    pub async fn serve(&mut self, renewals: &[Renewal], grace: Duration) -> Result<Served> {
         self.tend(renewals, Some(grace)).await
     }
 
     /// Only renews, and says that a control plane serves.
     pub async fn renew_leases(&mut self, renewals: &[Renewal]) -> Result<Vec<Renewed>> {
-        Ok(self.tend(renewals, None).await?.0)
+        Ok(self.tend(renewals, None).await?.renewed)
     }
 
     /// Only makes unreachable whose lease is past, and says that a control plane serves.
     pub async fn expire_leases(&mut self, grace: Duration) -> Result<Vec<Expired>> {
-        Ok(self.tend(&[], Some(grace)).await?.1)
+        Ok(self.tend(&[], Some(grace)).await?.expired)
     }
 
-    async fn tend(
-        &mut self,
-        renewals: &[Renewal],
-        grace: Option<Duration>,
-    ) -> Result<(Vec<Renewed>, Vec<Expired>)> {
+    async fn tend(&mut self, renewals: &[Renewal], grace: Option<Duration>) -> Result<Served> {
         let rows = self.run_all(vec![look(renewals, grace.is_some())]).await?;
         let (known, unserved_since) = decode(&rows[0])?;
         let tended = tend(renewals, &known, grace.is_some() && unserved_since.is_none());
         self.run_all(tended.writes(grace.zip(unserved_since))).await?;
         self.patch_all(&TABLE, &SEEN, tended.patches()).await?;
         self.run(SERVED, vec![]).await?;
-        Ok((tended.renewed, tended.expired))
+        Ok(tended.served)
     }
 }
 
@@ -141,6 +134,7 @@ fn decode(rows: &[Row]) -> Result<(BTreeMap<Placement, Known>, Option<Millis>)> 
         let known = Known {
             epoch: Epoch(cells.take()?),
             reachability: cells.parse()?,
+            counts: clusters::decode_counts(&mut cells)?,
             held_back: clusters::decode_held_back(&mut cells)?,
             has_live_term: cells.take()?,
             is_past: cells.take()?,
@@ -155,29 +149,36 @@ fn decode(rows: &[Row]) -> Result<(BTreeMap<Placement, Known>, Option<Millis>)> 
 fn tend<'a>(renewals: &'a [Renewal], before: &BTreeMap<Placement, Known>, expires: bool) -> Tended<'a> {
     let mut known = before.clone();
     let mut counting = BTreeMap::new();
-    let mut renewed = Vec::with_capacity(renewals.len());
+    let mut served = Served { renewed: Vec::with_capacity(renewals.len()), ..Served::default() };
     for renewal in renewals {
         let cluster = known.get_mut(&renewal.placement);
         let answer = cluster.map_or(Renewed::Refused, |cluster| cluster.renew(renewal));
         if answer != Renewed::Refused {
             counting.insert(&renewal.placement, renewal);
         }
-        renewed.push(answer);
+        served.renewed.push(answer);
     }
-    let mut expired = Vec::new();
     for (placement, cluster) in known.iter_mut().filter(|_| expires) {
         let is_reachable = cluster.reachability == Reachability::Reachable;
         if is_reachable && cluster.is_past && !counting.contains_key(placement) {
             cluster.reachability = Reachability::Unreachable;
-            expired.push(Expired { placement: placement.clone(), epoch: cluster.epoch });
+            served.expired.push(Expired { placement: placement.clone(), epoch: cluster.epoch });
         }
     }
     let is_other = |placement: &Placement, now: &Known| {
         let before = &before[placement];
         (now.reachability, &now.held_back) != (before.reachability, &before.held_back)
     };
+    for (placement, now) in &known {
+        let before = &before[placement];
+        let of = |one: HeldBack| move |other: &HeldBack| (other.kind, other.hash) == (one.kind, one.hash);
+        let guarded = now.held_back.iter().filter(|held| !before.held_back.iter().any(of(**held)));
+        served.guarded.extend(guarded.map(|held| (placement.clone(), *held)));
+        let orphaned = now.counts.iter().filter(|counts| counts.orphans > before.orphans(counts.kind));
+        served.orphaned.extend(orphaned.map(|counts| (placement.clone(), counts.kind, counts.orphans)));
+    }
     known.retain(|placement, now| is_other(placement, now));
-    Tended { renewed, expired, renewals: counting, changed: known }
+    Tended { served, renewals: counting, changed: known }
 }
 
 impl Known {
@@ -186,6 +187,7 @@ impl Known {
             return Renewed::Refused;
         }
         self.has_live_term |= renewal.epoch.is_some();
+        self.counts.clone_from(&renewal.counts);
         self.held_back = confirmed_as(&self.held_back, &renewal.held_back);
         let confirmed = self.held_back.iter().filter(|held| held.is_confirmed());
         let confirmed = confirmed.map(|held| (held.kind, held.hash)).collect();
@@ -194,6 +196,10 @@ impl Known {
             Reachability::Reachable => Renewed::Held(lease),
             Reachability::NeverSeen | Reachability::Unreachable => Renewed::Restored(lease),
         }
+    }
+
+    fn orphans(&self, kind: Kind) -> u64 {
+        self.counts.iter().find(|counts| counts.kind == kind).map_or(0, |counts| counts.orphans)
     }
 }
 
@@ -272,6 +278,7 @@ mod tests {
         let known = Known {
             epoch: Epoch(4),
             reachability: Reachability::Reachable,
+            counts: vec![],
             held_back: vec![],
             has_live_term: !is_past,
             is_past,
@@ -282,8 +289,8 @@ mod tests {
     fn statements(agents: usize, unserved_since: Option<Millis>) -> usize {
         let renewals: Vec<_> = (0..agents).map(|number| renewal(number, Some(4))).collect();
         let tended = tend(&renewals, &clusters(agents, false), unserved_since.is_none());
-        assert!(tended.renewed.iter().all(|renewed| matches!(renewed, Renewed::Held(_))));
-        assert_eq!((tended.expired.len(), tended.patches().len()), (0, 0));
+        assert!(tended.served.renewed.iter().all(|renewed| matches!(renewed, Renewed::Held(_))));
+        assert_eq!((tended.served.expired.len(), tended.patches().len()), (0, 0));
         tended.writes(Some(Duration::from_secs(45)).zip(unserved_since)).len()
     }
 
@@ -302,7 +309,7 @@ mod tests {
         let tended = tend(&renewals, &clusters(1, false), true);
         let lease = Lease { epoch: Epoch(4), confirmed: vec![] };
         let refused = Renewed::Refused;
-        assert_eq!(tended.renewed, [Renewed::Held(lease), refused.clone(), refused.clone(), refused]);
+        assert_eq!(tended.served.renewed, [Renewed::Held(lease), refused.clone(), refused.clone(), refused]);
         assert_eq!(tended.renewals[&place(0)].epoch, Some(Epoch(4)));
     }
 
@@ -311,8 +318,8 @@ mod tests {
         let before = clusters(2, true);
         let renewals = [renewal(1, Some(4))];
         let tended = tend(&renewals, &before, true);
-        assert_eq!(tended.expired, [Expired { placement: place(0), epoch: Epoch(4) }]);
+        assert_eq!(tended.served.expired, [Expired { placement: place(0), epoch: Epoch(4) }]);
         assert!(tended.changed.keys().eq([&place(0)]));
-        assert_eq!(tend(&renewals, &before, false).expired, [], "nor anyone while nobody served");
+        assert_eq!(tend(&renewals, &before, false).served.expired, [], "nor anyone while nobody served");
     }
 }

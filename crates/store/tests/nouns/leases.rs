@@ -7,7 +7,7 @@ use model::{
     kind::Kind,
     name::{Line, Placement},
 };
-use store::{Begun, Error, Expired, Lease, Renewal, Renewed, Result, Write};
+use store::{Begun, Error, Expired, Lease, Renewal, Renewed, Result, Served, Write};
 
 use super::{CAUSE, Ground, TTL, agent, here, renewal, there, uid};
 
@@ -159,12 +159,12 @@ pub async fn a_second_renews_expires_and_says_that_we_serve(ground: Ground) {
     beat(&ground, &[Renewal { ttl: Duration::ZERO, ..renewal(&there(), Some(silent)) }]).await;
     beat(&ground, &[ended(Some(epoch))]).await;
     let second = async |write: &mut Write| write.serve(&[renewal(&here(), Some(epoch))], TTL).await;
-    let ((renewed, expired), stamped) = ground.stamped(second).await;
+    let (Served { renewed, expired, .. }, stamped) = ground.stamped(second).await;
     assert_eq!(renewed, [Renewed::Held(lease(epoch))], "it came in time");
     assert_eq!(expired, [Expired { placement: there(), epoch: silent }]);
     assert_eq!(stamped, ["clusters.version"]);
     assert_eq!(reachability(&ground).await, Reachability::Reachable);
-    assert_eq!(ground.stamped(second).await, ((renewed, vec![]), vec![]));
+    assert_eq!(ground.stamped(second).await, (Served { renewed, ..Served::default() }, vec![]));
 }
 
 pub async fn a_heartbeat_is_answered_with_what_was_confirmed(ground: Ground) {

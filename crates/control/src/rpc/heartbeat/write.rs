@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use model::event::Event;
 use runtime::clock::Clock;
-use store::{Expired, Renewal, Renewed, Store};
+use store::{Expired, Renewal, Renewed, Served, Store};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{event::Events, metrics::LeaseMetrics};
+use crate::{
+    event::{Draft, Events},
+    metrics::LeaseMetrics,
+};
 
 /// A heartbeat that waits, and whom to tell what became of it.
 pub(super) struct Beat {
@@ -44,7 +48,7 @@ impl Ticker {
         let renewals: Vec<Renewal> = beats.iter().map(|beat| beat.renewal.clone()).collect();
         self.metrics.writes.inc();
         match self.serve(&renewals).await {
-            Ok((renewed, expired)) => {
+            Ok(Served { renewed, expired, .. }) => {
                 self.metrics.expired.inc_by(expired.len() as u64);
                 for (beat, renewed) in beats.drain(..).zip(renewed) {
                     self.count(&renewed);
@@ -62,29 +66,19 @@ impl Ticker {
         }
     }
 
-    async fn serve(&self, renewals: &[Renewal]) -> store::Result<(Vec<Renewed>, Vec<Expired>)> {
+    async fn serve(&self, renewals: &[Renewal]) -> store::Result<Served> {
         // Made once: a write that is made again must be the same.
         let draft = self.events.draft();
         self.store
             .retry(async || {
                 let mut write = self.store.begin().await?;
-                let (renewed, expired) = write.serve(renewals, self.grace).await?;
-                let restored = renewals.iter().zip(&renewed).filter_map(|(renewal, renewed)| match renewed {
-                    Renewed::Restored(lease) => Some((&renewal.placement, lease.epoch)),
-                    Renewed::Held(_) | Renewed::Refused => None,
-                });
-                let restored =
-                    restored.enumerate().map(|(nth, (place, epoch))| draft.nth(nth).reachable(place, epoch));
-                let mut events: Vec<_> = restored.collect();
-                let before = events.len();
-                events.extend(expired.iter().enumerate().map(|(nth, Expired { placement, epoch })| {
-                    draft.nth(before + nth).unreachable(placement, *epoch)
-                }));
+                let served = write.serve(renewals, self.grace).await?;
+                let events = events(&draft, renewals, &served);
                 if !events.is_empty() {
                     write.put_events(&events).await?;
                 }
                 write.commit().await?;
-                Ok((renewed, expired))
+                Ok(served)
             })
             .await
     }
@@ -99,4 +93,20 @@ impl Ticker {
             Renewed::Refused => drop(self.metrics.refused.inc()),
         }
     }
+}
+
+/// What happened that people want to know of.
+fn events(draft: &Draft, renewals: &[Renewal], served: &Served) -> Vec<Event> {
+    let Served { renewed, expired, guarded, orphaned } = served;
+    let restored = renewals.iter().zip(renewed).filter_map(|(renewal, renewed)| match renewed {
+        Renewed::Restored(lease) => Some((&renewal.placement, lease.epoch)),
+        Renewed::Held(_) | Renewed::Refused => None,
+    });
+    let mut drafts = (0..).map(|nth| draft.nth(nth));
+    let mut draft = || drafts.next().expect("they do not end");
+    let mut events: Vec<Event> = restored.map(|(place, epoch)| draft().reachable(place, epoch)).collect();
+    events.extend(expired.iter().map(|Expired { placement, epoch }| draft().unreachable(placement, *epoch)));
+    events.extend(guarded.iter().map(|(place, held)| draft().held_back(place, held)));
+    events.extend(orphaned.iter().map(|(place, kind, count)| draft().orphans(place, *kind, *count)));
+    events
 }
