@@ -285,9 +285,24 @@ impl Ground {
         write.commit().await.expect("it commits");
     }
 
+    /// A place beside this ground's own, and the token that opens it.
+    pub async fn admit(&self, place: &Placement) -> Bearer {
+        let mut write = self.store.begin().await.expect("a write begins");
+        write.put_region(&place.region, true, now()).await.expect("a region");
+        write.put_cluster(place, &cause()).await.expect("a cluster");
+        write.commit().await.expect("it commits");
+        let token = Bearer::generate(TokenKind::Agent, &Random::system());
+        self.put_a_token(&token, place).await;
+        token
+    }
+
     /// Lets the bearer of this ground's token speak for a place.
     async fn put_token(&self, place: &Placement) {
-        let Some(Presented::Stored { hash, .. }) = self.token.presented() else { panic!("it is stored") };
+        self.put_a_token(&self.token, place).await;
+    }
+
+    async fn put_a_token(&self, token: &Bearer, place: &Placement) {
+        let Some(Presented::Stored { hash, .. }) = token.presented() else { panic!("it is stored") };
         let random = Random::system();
         let id = TokenId::new(now().0.unsigned_abs(), random.bytes());
         let scope = Scope::Agent { placement: place.clone() };
@@ -417,6 +432,19 @@ impl Ground {
     pub async fn prune(&self) {
         let later = runtime::clock::Timestamp::from_millis(now().0 + 1_000_000_000);
         self.store.prune(later).await.expect("it prunes");
+    }
+
+    /// Ends everything, writes an older copy over the very file, and goes on from there: nothing but what readers hold
+    /// tells that numbers were lost.
+    pub async fn turned_back(self, to: &Path, clock: Clock) -> Ground {
+        let (names, home, token, file) =
+            (self.names.clone(), self.home.clone(), self.token.clone(), self.database());
+        self.end().await;
+        for suffix in ["-wal", "-shm"] {
+            let _was_there = std::fs::remove_file(format!("{}{suffix}", file.display()));
+        }
+        copy(to, &file);
+        Ground::on(names, home, token, clock).await
     }
 
     pub async fn end(self) {

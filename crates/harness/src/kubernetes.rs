@@ -31,9 +31,14 @@ impl Kubernetes {
         Kubernetes { client: Client::try_from(config.expect("a good kubeconfig")).expect("a client") }
     }
 
-    pub fn api(&self, ty: Type, namespace: &str) -> Api<DynamicObject> {
+    /// What the API server calls a type.
+    pub fn resource(ty: Type) -> ApiResource {
         let kind = GroupVersionKind::gvk(ty.group(), ty.version(), ty.kind());
-        let resource = ApiResource::from_gvk_with_plural(&kind, ty.plural());
+        ApiResource::from_gvk_with_plural(&kind, ty.plural())
+    }
+
+    pub fn api(&self, ty: Type, namespace: &str) -> Api<DynamicObject> {
+        let resource = Kubernetes::resource(ty);
         if ty.is_namespaced() {
             Api::namespaced_with(self.client.clone(), namespace, &resource)
         } else {

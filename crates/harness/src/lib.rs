@@ -10,10 +10,12 @@
 )]
 
 pub mod audit;
+pub mod door;
 pub mod ground;
 pub mod idle;
 pub mod kubernetes;
 pub mod outage;
+pub mod refusing;
 pub mod runner;
 pub mod sightings;
 pub mod story;
