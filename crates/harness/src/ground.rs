@@ -59,6 +59,8 @@ pub struct Ground {
     pub url: String,
     /// What the control plane counts.
     pub metrics: Metrics,
+    /// The store as the control plane that serves has it open.
+    near: Option<Store>,
     config: ControlConfig,
     clock: Clock,
     serving: Tasks,
@@ -243,13 +245,13 @@ impl Ground {
         let database = Config::sqlite(home.path().join("krane.db"));
         let store = Store::open(&database, surroundings).await.expect("the store opens");
         let (url, metrics, serving) = (String::new(), metrics(), Tasks::new());
-        Ground { names, store, token, url, metrics, config, clock, serving, tasks, home }
+        Ground { names, store, near: None, token, url, metrics, config, clock, serving, tasks, home }
     }
 
     async fn lay_environment(&self) {
         let Names { workspace, project, app, environment, namespace, place, .. } = &self.names;
         let at = now();
-        let mut write = self.store.begin().await.expect("a write begins");
+        let mut write = self.writer().begin().await.expect("a write begins");
         let workspace = Workspace { id: *workspace, namespace: namespace.clone(), ..Workspace::sample() };
         write.put_workspace(&workspace, at).await.expect("a workspace");
         let sample = Project { id: *project, workspace: workspace.id, ..Project::sample() };
@@ -280,14 +282,14 @@ impl Ground {
             slug: format!("e-{}", &names.environment.to_string()[16..]).parse().expect("a slug"),
             ..Environment::sample()
         };
-        let mut write = self.store.begin().await.expect("a write begins");
+        let mut write = self.writer().begin().await.expect("a write begins");
         write.put_environment(&environment, &cause()).await.expect("an environment");
         write.commit().await.expect("it commits");
     }
 
     /// A place beside this ground's own, and the token that opens it.
     pub async fn admit(&self, place: &Placement) -> Bearer {
-        let mut write = self.store.begin().await.expect("a write begins");
+        let mut write = self.writer().begin().await.expect("a write begins");
         write.put_region(&place.region, true, now()).await.expect("a region");
         write.put_cluster(place, &cause()).await.expect("a cluster");
         write.commit().await.expect("it commits");
@@ -307,7 +309,7 @@ impl Ground {
         let id = TokenId::new(now().0.unsigned_abs(), random.bytes());
         let scope = Scope::Agent { placement: place.clone() };
         let token = Token { id, hash, ..Token::sample().with_scope(scope) };
-        let mut write = self.store.begin().await.expect("a write begins");
+        let mut write = self.writer().begin().await.expect("a write begins");
         write.put_token(&token, &cause()).await.expect("a token");
         write.commit().await.expect("it commits");
     }
@@ -324,6 +326,7 @@ impl Ground {
             metrics: self.metrics.clone(),
         };
         let control = Control::open(self.config.clone(), parts).await.expect("the control plane opens");
+        self.near = Some(control.store().clone());
         let bound = control.bind().await.expect("it has a port");
         self.config.listen = bound.address();
         self.url = format!("http://{}", bound.address());
@@ -335,6 +338,12 @@ impl Ground {
     /// Ends the control plane; the store stays.
     pub async fn stop_serving(&self) {
         self.serving.stop(PATIENCE).await;
+    }
+
+    /// What a user writes with: the control plane's own store while it serves, which hears of a commit at once; of
+    /// what another process writes it hears when it next looks.
+    fn writer(&self) -> &Store {
+        self.near.as_ref().filter(|_| !self.serving.is_stopping()).unwrap_or(&self.store)
     }
 
     /// The file that everything is in.
@@ -361,7 +370,7 @@ impl Ground {
             reason: None,
             updated_at: now(),
         };
-        let mut write = self.store.begin().await.expect("a write begins");
+        let mut write = self.writer().begin().await.expect("a write begins");
         for deployment in deployments {
             write.put_deployment(deployment, &progress).await.expect("a deployment");
             let topology = self.topology(deployment, scaling);
@@ -379,32 +388,32 @@ impl Ground {
 
     /// Tombstones a deployment in this place.
     pub async fn remove_deployment(&self, deployment: &Deployment) -> Version {
-        let mut write = self.store.begin().await.expect("a write begins");
+        let mut write = self.writer().begin().await.expect("a write begins");
         let removed = write.remove_topology(deployment.id, &self.names.place, &cause()).await;
         removed.expect("it is removed");
         version(&write.commit().await.expect("it commits"))
     }
 
     pub async fn put_sentinel(&self, sentinel: &Sentinel) -> Version {
-        let mut write = self.store.begin().await.expect("a write begins");
+        let mut write = self.writer().begin().await.expect("a write begins");
         write.put_sentinel(sentinel, &cause()).await.expect("a sentinel");
         version(&write.commit().await.expect("it commits"))
     }
 
     pub async fn remove_sentinel(&self, id: SentinelId) -> Version {
-        let mut write = self.store.begin().await.expect("a write begins");
+        let mut write = self.writer().begin().await.expect("a write begins");
         write.remove_sentinel(id, &cause()).await.expect("it is removed");
         version(&write.commit().await.expect("it commits"))
     }
 
     pub async fn put_policy(&self, policy: &NetworkPolicy) -> Version {
-        let mut write = self.store.begin().await.expect("a write begins");
+        let mut write = self.writer().begin().await.expect("a write begins");
         write.put_network_policy(policy, &cause()).await.expect("a policy");
         version(&write.commit().await.expect("it commits"))
     }
 
     pub async fn remove_policy(&self, id: NetworkPolicyId) -> Version {
-        let mut write = self.store.begin().await.expect("a write begins");
+        let mut write = self.writer().begin().await.expect("a write begins");
         write.remove_network_policy(id, &cause()).await.expect("it is removed");
         version(&write.commit().await.expect("it commits"))
     }
