@@ -32,6 +32,7 @@ static RUNS: [Example; 3] = [
         package: "harness",
         target: "chaos_idle",
         parts: &[Part::Kubernetes],
+        words: &[],
         programs: &[],
     },
 ];
