@@ -55,7 +55,7 @@ impl Refusing {
     /// Which method was not yet answered with each of the codes.
     pub fn owes(&self, method: &str) -> Vec<&'static str> {
         let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
-        let codes = self.codes.iter().map(|code| code.as_str());
+        let codes = self.codes.iter().map(Code::as_str);
         codes.filter(|code| !given.contains_key(&(method.to_owned(), code))).collect()
     }
 

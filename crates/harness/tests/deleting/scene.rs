@@ -16,6 +16,7 @@ use kube::{
     api::{DynamicObject, ListParams, PartialObjectMeta},
 };
 use model::{cluster::Counts, deployment::Deployment};
+use runtime::clock::Clock;
 use tokio::time::Instant;
 
 use super::stock::Stock;
@@ -37,7 +38,8 @@ pub struct Scene {
     pub strangers: u64,
     pub instance: String,
     started: Instant,
-    _backups: tempfile::TempDir,
+    /// Where copies of the database are kept.
+    pub backups: tempfile::TempDir,
 }
 
 impl Scene {
@@ -55,6 +57,10 @@ impl Scene {
         if is_mixed(size) {
             ground.put_sentinel(&ground.names.sentinel(1)).await;
         }
+        // Of what is missing from the copy, one was there before, and the copy has its tombstone: older than what stands.
+        let last = &missing[missing.len() - 1..];
+        ground.put_deployments(last, scaling).await;
+        ground.remove_deployment(&last[0]).await;
         let backups = tempfile::tempdir().expect("a directory");
         let backup = backups.path().join("older.db");
         // Nobody writes while nobody serves.
@@ -77,8 +83,8 @@ impl Scene {
             stock,
             strangers: 0,
             instance: format!("deleting-{size}"),
-            started: Instant::now(),
-            _backups: backups,
+            started: Clock::system().instant(),
+            backups,
         };
         scene.start().await;
         scene.stands().await;
@@ -95,7 +101,7 @@ impl Scene {
         let pods = if is_mixed(self.size) { self.size } else { 0 };
         let wanted =
             [(Type::ReplicaSet, self.size), (Type::PodDisruptionBudget, self.size), (Type::Pod, pods)];
-        let (mut best, mut since) = (0, Instant::now());
+        let (mut best, mut since) = (0, Clock::system().instant());
         loop {
             let mut there = 0;
             for (ty, count) in wanted {
@@ -110,7 +116,7 @@ impl Scene {
                 break;
             }
             if there > best {
-                (best, since) = (there, Instant::now());
+                (best, since) = (there, Clock::system().instant());
             }
             assert!(since.elapsed() < PATIENCE, "{there} of {wanted:?} are there");
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -207,7 +213,7 @@ pub async fn sees(agent: &Runner, held: Numbers, orphans: Numbers) {
 
 /// Waits until an agent has a term, and has done all there is to do.
 pub async fn acts(agent: &Runner) {
-    let started = Instant::now();
+    let started = Clock::system().instant();
     let number = |name: &str| KINDS.map(|kind| agent.metric(&format!("krane_{name}{{kind=\"{kind}\"}}")));
     let is_done = || agent.metric("krane_acting") == 1 && number("applies_waiting") == [0; 3];
     while !is_done() {
@@ -221,7 +227,7 @@ pub async fn acts(agent: &Runner) {
 pub async fn is_applied_from(scene: &Scene, ground: &Ground, held: Numbers) {
     let history = ground.store.position().await.expect("a position").history.to_string();
     let label = format!("unkey.com/shard={}", scene.ground.names.place.shard);
-    let started = Instant::now();
+    let started = Clock::system().instant();
     for (ty, count) in
         [(Type::ReplicaSet, held[0]), (Type::Deployment, held[1]), (Type::CiliumNetworkPolicy, held[2])]
     {
