@@ -170,6 +170,7 @@ async fn deletions_that_only_absence_speaks_for_wait_for_an_operator_who_names_t
     let audit = Audit::from_now();
     let agent = Process::start(&ground, home.path()).await;
     let held = eventually("the report says what is held back", async || {
+        assert_eq!(deleted(&audit), BTreeSet::new(), "nobody was asked");
         let held = ground.held_back().await;
         <[HeldBack; 1]>::try_from(held).map_err(|held| format!("{held:?}"))
     })
