@@ -1,25 +1,37 @@
 //! An API server that refuses a watch: the agent does not start, says what it lacks, and leaves nothing behind.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use agent::{
     OpenError, StartError,
-    cluster::Fault,
+    cluster::{
+        Fault,
+        kube::{Kube, Requests},
+    },
     object::Type,
     rbac::{RULES, Resource, Rule, Scope, Verb},
 };
+use futures_util::future::BoxFuture;
 use harness::{
-    audit::{Audit, Request},
+    audit::{self, Audit},
     eventually,
     ground::Ground,
     kubernetes::{ADMIN, Kubernetes, kubeconfig},
     runner::{self, Runner},
 };
+use http::{Request, Response};
 use kube::{
     Api, Client, Config,
     api::{DynamicObject, ListParams},
+    client::Body,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use runtime::{clock::Clock, random::Random};
 use serde_json::{Value, json};
 
 /// Longer than a watch waits before it is opened again.
@@ -47,6 +59,7 @@ async fn an_api_server_that_refuses_a_watch_fails_the_start_whole() {
     let (instance, error) = start_without(&ground, &kubernetes, "uid", lacks).await;
     assert!(matches!(error, OpenError::Uid(_)), "{error:?}");
     instances.push(instance);
+    instances.push(start_without_cilium(&ground).await);
 
     let asked = |instance: &String| audit.of_agent(instance);
     let before: Vec<usize> = instances.iter().map(|instance| asked(instance).len()).collect();
@@ -55,9 +68,13 @@ async fn an_api_server_that_refuses_a_watch_fails_the_start_whole() {
         let all = asked(instance);
         // The end of a watch may come into the log a moment after the start has failed; nothing may begin.
         let begun = all[before..].iter().filter(|request| request.verb != "watch" || !request.is_over);
-        assert_eq!(begun.collect::<Vec<_>>(), [] as [&Request; 0], "{instance} goes on asking");
+        assert_eq!(begun.collect::<Vec<_>>(), [] as [&audit::Request; 0], "{instance} goes on asking");
         let writes = all.iter().filter(|request| request.is_write());
-        assert_eq!(writes.collect::<Vec<_>>(), [] as [&Request; 0], "{instance} wrote before it could see");
+        assert_eq!(
+            writes.collect::<Vec<_>>(),
+            [] as [&audit::Request; 0],
+            "{instance} wrote before it could see"
+        );
         let (ended, open) = watches(&all);
         assert_eq!(open, 0, "{instance} has watches open, {ended} ended");
     }
@@ -65,9 +82,9 @@ async fn an_api_server_that_refuses_a_watch_fails_the_start_whole() {
 }
 
 /// How many watches have ended, and how many have not. One that was refused was never open.
-fn watches(all: &[Request]) -> (usize, usize) {
+fn watches(all: &[audit::Request]) -> (usize, usize) {
     let watches = all.iter().filter(|request| request.verb == "watch" && request.code == 200);
-    let (over, begun): (Vec<&Request>, Vec<_>) = watches.partition(|request| request.is_over);
+    let (over, begun): (Vec<&audit::Request>, Vec<_>) = watches.partition(|request| request.is_over);
     (over.len(), begun.len().saturating_sub(over.len()))
 }
 
@@ -99,6 +116,46 @@ async fn start_without(
     match Runner::start_on(config, cluster).await {
         Ok(_) => panic!("it started without {what}"),
         Err(error) => (instance, error),
+    }
+}
+
+/// Starts an agent on a cluster whose API server was never told of Cilium's policies; it must not work.
+async fn start_without_cilium(ground: &Ground) -> String {
+    let instance = format!("without-cilium-{}", ground.names.place.shard);
+    let file = Kubeconfig::read_from(kubeconfig(ADMIN)).expect("a kubeconfig");
+    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
+    let mut known_as = config.expect("a good kubeconfig");
+    let agent = format!("krane-agent/{instance}").parse().expect("a header");
+    known_as.headers.push((http::header::USER_AGENT, agent));
+    let server = Client::try_from(known_as).expect("a client");
+    let config = runner::config(ground, &instance);
+    let (shard, requests) = (ground.names.place.shard.clone(), Requests::default());
+    let client = Client::new(WithoutCilium(server), "default");
+    let (clock, random) = (Clock::system(), Random::system());
+    let cluster = Kube::new(client, &config.kubernetes, shard, requests, clock, random);
+    let error = Runner::start_on(config, Arc::new(cluster)).await.err().expect("it does not start");
+    let OpenError::Watch(StartError::Refused { ty, error: reason }) = &error else { panic!("{error:?}") };
+    assert_eq!((*ty, reason.fault), (Type::CiliumNetworkPolicy, Fault::NotFound), "{reason}");
+    instance
+}
+
+/// Asks for what nobody ever heard of in the place of Cilium's policies; the answer is the API server's own.
+struct WithoutCilium(Client);
+
+impl tower_service::Service<Request<Body>> for WithoutCilium {
+    type Response = Response<Body>;
+    type Error = kube::Error;
+    type Future = BoxFuture<'static, Result<Response<Body>, kube::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), kube::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let server = self.0.clone();
+        let uri = request.uri().to_string().replace(Type::CiliumNetworkPolicy.plural(), "unheardof");
+        *request.uri_mut() = uri.parse().expect("a path");
+        Box::pin(async move { server.send(request).await })
     }
 }
 
