@@ -112,6 +112,8 @@ pub(crate) struct Loop<K: Kind, C> {
     /// Which things have an object in common.
     sharing: BTreeMap<Ref, BTreeSet<Key>>,
     troubles: BTreeMap<Key, Trouble>,
+    /// Things that wait for an object to be gone, and since when.
+    blocked: BTreeMap<Key, Instant>,
     reported: BTreeMap<Key, (KubernetesName, K::Observed)>,
     /// Of everything that was reported.
     census: Census,
@@ -164,6 +166,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
             made: BTreeMap::new(),
             sharing: BTreeMap::new(),
             troubles: BTreeMap::new(),
+            blocked: BTreeMap::new(),
             reported: BTreeMap::new(),
             census: Census::default(),
             guard: Guard::default(),
@@ -300,11 +303,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
                     self.tells.push(Tell::Status(key.clone()));
                     self.saw(key);
                 }
-                // Whoever of those who share it comes first makes it again.
-                Touched::Shared(object) => {
-                    let first = self.sharing.get(&object).and_then(|keys| keys.first()).cloned();
-                    first.into_iter().for_each(|key| self.saw(key));
-                }
+                Touched::Shared(object) => self.touched_shared(&object),
             }
         }
         if has_strangers {
@@ -316,6 +315,14 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
     fn saw(&mut self, key: Key) {
         self.by_resync.remove(&key);
         self.applies.nudge(key);
+    }
+
+    /// Whoever of those who share it comes first makes it again; and those who wait may have waited for it.
+    fn touched_shared(&mut self, object: &Ref) {
+        let Some(keys) = self.sharing.get(object) else { return };
+        let waiting = keys.iter().skip(1).filter(|key| self.blocked.contains_key(*key));
+        let heard: Vec<Key> = keys.first().into_iter().chain(waiting).cloned().collect();
+        heard.into_iter().for_each(|key| self.saw(key));
     }
 
     /// Looks at everything again, unless nothing moved since it was last found in step.
@@ -385,7 +392,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
         let counts = Counts {
             kind: K::KIND,
             held: reader.census().count,
-            failing: self.applies.failing() as u64,
+            failing: (self.applies.failing() + self.stuck()) as u64,
             orphans: self.guard.orphans(),
             drift_corrected: self.drift_corrected,
         };

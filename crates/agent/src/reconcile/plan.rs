@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use model::{
-    cluster::ApplyError,
+    cluster::{ApplyError, ApplyReason},
     name::Message,
     time::Millis,
     watch::{Key, Standing, Version},
@@ -19,8 +19,12 @@ use super::{
 use crate::{
     cluster::Cluster,
     kind::Kind,
-    object::{Live, Stamped, Stamping},
+    object::{Live, Ref, Stamped, Stamping},
 };
+
+/// How long an object that is being deleted may be in the way before that is trouble; and how often it is looked at
+/// again, should its end not be seen.
+const BLOCKED_FOR: Duration = Duration::from_secs(5);
 
 impl<K: Kind, C: Cluster> Loop<K, C> {
     /// Starts the verb for one thing, with what is known of it now.
@@ -116,14 +120,11 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
         self.count(&key, version, &done);
         match end {
             End::Whole => {
+                self.blocked.remove(&key);
                 self.is_well(&key, version);
                 self.applies.succeeded(&key);
             }
-            End::Blocked(object) => {
-                tracing::info!(kind = %K::KIND, %key, %object, "waits for another object to come or go");
-                // That it does is seen; this is for the case that it is not.
-                self.applies.blocked(&key, Duration::from_secs(10));
-            }
+            End::Blocked(object) => self.is_blocked(key, version, &object),
             End::NotNow => self.applies.put_back(&key, Duration::from_secs(1)),
             End::Failed(failure) => self.is_in_trouble(key, version, failure),
         }
@@ -164,15 +165,49 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
         }
     }
 
+    /// What stands in the way goes by itself, as a rule, and that is seen. What does not go is told of: somebody has to
+    /// do something about it.
+    fn is_blocked(&mut self, key: Key, version: Version, object: &Ref) {
+        tracing::info!(kind = %K::KIND, %key, %object, "waits for another object to come or go");
+        self.blocked.entry(key.clone()).or_insert_with(|| self.around.clock.instant());
+        self.applies.blocked(&key, BLOCKED_FOR);
+        if self.is_stuck(&key) {
+            let message = format!(
+                "{object}: it is being deleted and something keeps it; it is in the way until it is gone"
+            );
+            self.is_told(key, version, ApplyReason::Conflict, &message);
+        }
+    }
+
+    /// Whether it waits for longer than things take to go.
+    fn is_stuck(&self, key: &Key) -> bool {
+        let now = self.around.clock.instant();
+        self.blocked.get(key).is_some_and(|since| now >= *since + BLOCKED_FOR)
+    }
+
+    pub(super) fn stuck(&self) -> usize {
+        self.blocked.keys().filter(|key| self.is_stuck(key)).count()
+    }
+
+    /// Whether it cannot be applied, whatever the reason.
+    pub(super) fn is_failing(&self, key: &Key) -> bool {
+        self.applies.is_failing(key) || self.is_stuck(key)
+    }
+
     fn is_in_trouble(&mut self, key: Key, version: Version, failure: Failure) {
         self.around.metrics.failures.inc();
+        self.blocked.remove(&key);
         let delay = self.applies.failed(&key, failure.retry_after);
         let Failure { reason, message, .. } = failure;
         tracing::warn!(kind = %K::KIND, %key, %version, %reason, message, ?delay, "it cannot be applied");
+        self.is_told(key, version, reason, &message);
+    }
+
+    fn is_told(&mut self, key: Key, version: Version, reason: ApplyReason, message: &str) {
         let since = self.troubles.get(&key).filter(|trouble| trouble.version == version);
         let since =
             since.map_or_else(|| Millis(self.around.clock.now().millis()), |trouble| trouble.error.since);
-        let error = ApplyError { reason, message: Message::cut(&message), since };
+        let error = ApplyError { reason, message: Message::cut(message), since };
         let told = self.troubles.remove(&key).and_then(|trouble| trouble.told);
         self.troubles.insert(key.clone(), Trouble { version, error, told });
         self.tells.push(Tell::Apply(key));

@@ -126,9 +126,10 @@ impl<K: Clone + Ord> Queue<K> {
     }
 
     /// Gives it back because something stood in its way, to be tried again when that is seen to move; it may have been
-    /// while this ran.
+    /// while this ran. What it failed with before is no reason not to hear of it.
     pub(crate) fn blocked(&mut self, thing: &K, at_most: Duration) {
         self.give_back(thing);
+        self.failing.remove(thing);
         let delay = if self.dirty.remove(thing).is_some() { Duration::ZERO } else { at_most };
         self.enqueue(thing.clone(), delay);
     }
@@ -264,6 +265,20 @@ mod tests {
         queue.blocked(&"a", Duration::from_secs(10));
         assert_eq!(queue.next().await, "a");
         assert_eq!(before.elapsed(), Duration::from_secs(10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_blocked_hears_of_its_end_also_after_it_failed() {
+        let mut queue = queue(Duration::ZERO);
+        queue.push("a");
+        assert_eq!(queue.next().await, "a");
+        queue.failed(&"a", None);
+        assert_eq!(queue.next().await, "a");
+        queue.blocked(&"a", Duration::from_secs(10));
+        queue.nudge("a");
+        let before = queue.clock.instant();
+        assert_eq!(queue.next().await, "a");
+        assert_eq!((before.elapsed(), queue.failing()), (Duration::ZERO, 0));
     }
 
     #[tokio::test(start_paused = true)]

@@ -46,7 +46,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
 
     fn trouble(&mut self, key: &Key) -> Option<(Report, What<K::Observed>)> {
         let trouble = self.troubles.get(key)?;
-        let is_over = !self.applies.is_failing(key);
+        let is_over = !self.is_failing(key);
         let error = (!is_over).then(|| trouble.error.clone());
         if error == trouble.told {
             if is_over {
@@ -103,7 +103,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
                 }
             }
             (Tell::Apply(key), What::Apply(None)) => {
-                if !self.applies.is_failing(key) {
+                if !self.is_failing(key) {
                     self.troubles.remove(key);
                 }
             }
