@@ -33,7 +33,7 @@ pub use self::{
     compared::Compared,
 };
 use super::{Seen, Sight};
-use crate::object::{Live, Ref, Type};
+use crate::object::{Live, Ref, Type, Uid};
 
 /// What the cluster has of ours. Clones are the same cache.
 #[derive(Clone)]
@@ -86,6 +86,13 @@ impl Cache {
     pub fn note(&self, live: Live) {
         let mut state = self.state();
         let moved = state.table(live.object.ty).note(live);
+        state.publish(moved);
+    }
+
+    /// The answer to a deletion. Without it an object would be deleted again until the watch shows that it goes.
+    pub fn note_deleted(&self, object: &Ref, uid: &Uid) {
+        let mut state = self.state();
+        let moved = state.table(object.ty).doom(object, uid);
         state.publish(moved);
     }
 

@@ -168,11 +168,17 @@ impl<C: Cluster> Actor<C> {
     /// Deletes in the opposite order of making. What is on its way out already needs no word more.
     async fn unmake(&self, mut objects: Vec<Arc<Live>>, done: &mut Done) -> Result<(), Stop> {
         objects.sort_by(|one, other| other.object.cmp(&one.object));
-        for live in objects.iter().filter(|live| !live.is_deleting) {
+        for live in objects {
             let _hand = self.hands.take(&live.object).await;
+            // Whoever had it in hand before may have seen to it.
+            let now = self.cache.get(&live.object);
+            if now.is_none_or(|now| now.uid != live.uid || now.is_deleting) {
+                continue;
+            }
             self.term.may_write()?;
             let deleted = self.cluster.delete(&live.object, &live.uid).await;
             deleted.map_err(|error| Stop::from(error).about(&live.object))?;
+            self.cache.note_deleted(&live.object, &live.uid);
             done.deletes += 1;
         }
         Ok(())

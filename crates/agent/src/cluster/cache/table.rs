@@ -77,6 +77,17 @@ impl Table {
         vec![self.put(live)]
     }
 
+    /// Takes the word of the cluster that it deletes an object: it is on its way out, before the watch shows that.
+    pub fn doom(&mut self, object: &Ref, uid: &Uid) -> Vec<Moved> {
+        match self.get(object).filter(|held| held.uid == *uid && !held.is_deleting) {
+            Some(held) => {
+                let doomed = Live { is_deleting: true, ..(**held).clone() };
+                vec![self.put(doomed)]
+            }
+            None => Vec::new(),
+        }
+    }
+
     pub fn compare(&self, list: &[Sight]) -> Compared {
         let mut compared = Compared::default();
         let listed: BTreeSet<&Ref> = list.iter().map(|sight| &sight.object).collect();

@@ -45,6 +45,23 @@ fn changed(cache: &Cache, live: Live) {
 }
 
 #[test]
+fn what_is_deleted_is_on_its_way_out_before_the_watch_shows_it() {
+    let cache = Cache::new();
+    let mut changes = cache.changes(Kind::Deployment);
+    let live = replica_set(1).at(1);
+    changed(&cache, live.clone());
+    touched(&mut changes);
+    cache.note_deleted(&live.object, &Uid("another".into()));
+    assert!(!cache.get(&live.object).unwrap().is_deleting);
+    assert!(touched(&mut changes).is_empty());
+    cache.note_deleted(&live.object, &live.uid);
+    assert!(cache.get(&live.object).unwrap().is_deleting);
+    assert_eq!(touched(&mut changes), keys([1]));
+    cache.take(Type::ReplicaSet, Seen::Gone { object: live.object.clone(), uid: live.uid });
+    assert_eq!(cache.get(&live.object), None);
+}
+
+#[test]
 fn an_object_is_found_by_its_name_and_by_its_owner() {
     let cache = Cache::new();
     let pod = Object::new(Type::Pod, "ws-1", "dep-1-abc").of(1).at(2);
