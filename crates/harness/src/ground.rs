@@ -175,6 +175,12 @@ pub fn fixed(replicas: i64) -> Scaling {
     Scaling::Fixed(Replicas::new(replicas).expect("a number of replicas"))
 }
 
+/// As many as an autoscaler wants, from one to a maximum.
+pub fn upto(max: i64) -> Scaling {
+    let max = Replicas::new(max).expect("a number of replicas");
+    Scaling::Auto(Autoscaling::new(Replicas::ONE, max, None, None).expect("bounds that make sense"))
+}
+
 impl Ground {
     /// An environment in one place, in a database of its own.
     pub async fn lay() -> Ground {

@@ -46,6 +46,12 @@ impl Kubernetes {
         }
     }
 
+    /// The objects of a type in all namespaces.
+    pub fn everywhere(&self, ty: Type) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk(ty.group(), ty.version(), ty.kind());
+        Api::all_with(self.client.clone(), &ApiResource::from_gvk_with_plural(&kind, ty.plural()))
+    }
+
     /// The object as it is, if it is there.
     pub async fn get(&self, object: &Ref) -> Option<Value> {
         let found = self.api(object.ty, &object.namespace).get_opt(&object.name).await.expect("it answers");
@@ -152,7 +158,18 @@ impl Kubernetes {
         self.apply_with(manifest, &params).await;
     }
 
+    /// Takes away what was applied.
+    pub async fn remove(&self, manifest: &Value) {
+        let (api, name) = self.api_of(manifest);
+        api.delete(&name, &DeleteParams::default()).await.expect("it is deleted");
+    }
+
     async fn apply_with(&self, manifest: Value, params: &PatchParams) {
+        let (api, name) = self.api_of(&manifest);
+        api.patch(&name, params, &Patch::Apply(manifest)).await.expect("it is applied");
+    }
+
+    fn api_of(&self, manifest: &Value) -> (Api<DynamicObject>, String) {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (group, version) = match manifest["apiVersion"].as_str().expect("a version").split_once('/') {
             Some((group, version)) => (group.to_owned(), version.to_owned()),
@@ -162,11 +179,11 @@ impl Kubernetes {
         let resource = ApiResource::from_gvk(&kind);
         let (name, namespace) =
             (text(&manifest["metadata"]["name"]), text(&manifest["metadata"]["namespace"]));
-        let api: Api<DynamicObject> = if namespace.is_empty() {
+        let api = if namespace.is_empty() {
             Api::all_with(self.client.clone(), &resource)
         } else {
             Api::namespaced_with(self.client.clone(), &namespace, &resource)
         };
-        api.patch(&name, params, &Patch::Apply(manifest)).await.expect("it is applied");
+        (api, name)
     }
 }

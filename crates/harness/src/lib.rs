@@ -11,6 +11,7 @@
 
 pub mod audit;
 pub mod door;
+pub mod faults;
 pub mod ground;
 pub mod idle;
 pub mod kubernetes;
