@@ -7,7 +7,7 @@ use crate::part::Part;
 use crate::stop::Stop;
 use crate::workspace::Workspace;
 
-static RUNS: [Example; 3] = [
+static RUNS: [Example; 4] = [
     Example {
         name: "store",
         about: "many writers, a tailing reader and faults on both databases: no change is ever missed",
@@ -34,6 +34,14 @@ static RUNS: [Example; 3] = [
         parts: &[Part::Kubernetes],
         words: &[],
         programs: &[],
+    },
+    Example {
+        name: "agent",
+        about: "an agent killed after each of its writes to a real API server: the next one finishes what it began",
+        package: "harness",
+        target: "chaos_agent",
+        parts: &[Part::Kubernetes],
+        programs: &["cli"],
     },
 ];
 

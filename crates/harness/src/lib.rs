@@ -19,6 +19,8 @@ pub mod outage;
 pub mod refusing;
 pub mod runner;
 pub mod sightings;
+pub mod snapshot;
+pub mod steps;
 pub mod story;
 pub mod told;
 
