@@ -41,6 +41,7 @@ static RUNS: [Example; 4] = [
         package: "harness",
         target: "chaos_agent",
         parts: &[Part::Kubernetes],
+        words: &[],
         programs: &["cli"],
     },
 ];
