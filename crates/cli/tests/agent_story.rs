@@ -7,7 +7,7 @@ use std::{fmt::Write as _, net::SocketAddr, path::Path, time::Duration};
 
 use harness::{
     ground::{Ground, KEY, SECRET},
-    kubernetes::{AGENT, Kubernetes, kubeconfig},
+    kubernetes::Kubernetes,
     runner,
     story::Story,
 };
@@ -24,19 +24,8 @@ fn control_settings(ground: &Ground) -> String {
 }
 
 fn agent_settings(ground: &Ground, instance: &str, control: SocketAddr) -> String {
-    let place = &ground.names.place;
-    let mut settings = format!("shard = \"{}\"\ninstance_id = \"{instance}\"\n", place.shard);
-    let namespace = ground.names.namespace.as_str();
-    writeln!(settings, "admin = \"127.0.0.1:0\"\nnamespace = {namespace:?}").expect("a text");
-    writeln!(settings, "pace.heartbeat = \"500ms\"\npace.resync = \"0s\"").expect("a text");
-    writeln!(settings, "sentinel.min_ready = \"0s\"").expect("a text");
-    writeln!(settings, "kubernetes.kubeconfig = \"{}\"", kubeconfig(AGENT).display()).expect("a text");
-    let region = &place.region;
-    writeln!(settings, "[region]\nplatform = \"{}\"\nname = \"{}\"", region.platform, region.name)
-        .expect("a text");
-    let token = ground.token.reveal();
-    writeln!(settings, "[[control]]\nurls = [\"http://{control}\"]\ntoken = {token:?}").expect("a text");
-    settings
+    let more = "pace.heartbeat = \"500ms\"\npace.resync = \"0s\"\nsentinel.min_ready = \"0s\"";
+    runner::settings(ground, &format!("http://{control}"), instance, more)
 }
 
 fn write(directory: &Path, name: &str, settings: &str) -> String {

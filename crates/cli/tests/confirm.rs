@@ -12,7 +12,8 @@ use harness::{
     audit::Audit,
     eventually,
     ground::{Ground, fixed},
-    kubernetes::{AGENT, Kubernetes, kubeconfig},
+    kubernetes::Kubernetes,
+    runner,
 };
 use model::{
     cluster::{HeldBack, ListHash},
@@ -39,16 +40,8 @@ struct Process {
 impl Process {
     async fn start(ground: &Ground, home: &Path) -> Process {
         let settings = home.join("agent.toml");
-        let names = &ground.names;
-        let (token, url) = (ground.token.reveal(), &ground.url);
-        let file = kubeconfig(AGENT);
-        let mut text = format!("shard = \"{}\"\ninstance_id = \"{INSTANCE}\"\n", names.place.shard);
-        text += &format!("namespace = \"{}\"\nadmin = \"127.0.0.1:0\"\n", names.namespace);
-        text += &format!("region.platform = \"{}\"\n", names.place.region.platform);
-        text += &format!("region.name = \"{}\"\n", names.place.region.name);
-        text += &format!("kubernetes.kubeconfig = \"{}\"\n", file.display());
-        text += "pace.heartbeat = \"500ms\"\npace.resync = \"0s\"\npace.audit = \"0s\"\n";
-        text += &format!("[[control]]\nurls = [\"{url}\"]\ntoken = \"{token}\"\n");
+        let pace = "pace.heartbeat = \"500ms\"\npace.resync = \"0s\"\npace.audit = \"0s\"";
+        let text = runner::settings(ground, &ground.url, INSTANCE, pace);
         std::fs::write(&settings, text).expect("the settings are written");
         let log = home.join("agent.log");
         let mut child = Command::new(env!("CARGO_BIN_EXE_krane"))

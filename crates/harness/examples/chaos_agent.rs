@@ -13,7 +13,8 @@ use harness::{
     audit::{Audit, Request},
     eventually,
     ground::Ground,
-    kubernetes::{AGENT, Kubernetes, kubeconfig},
+    kubernetes::Kubernetes,
+    runner,
     snapshot::{self, Snapshot},
     steps::{DEPLOYMENT, Operation, POLICY, SENTINEL, Step},
 };
@@ -95,28 +96,18 @@ fn program() -> PathBuf {
 }
 
 fn start(ground: &Ground, has_other_settings: bool) -> Child {
-    let names = &ground.names;
-    let (platform, region) = (&names.place.region.platform, &names.place.region.name);
     let percent = if has_other_settings { 75 } else { 50 };
-    let settings = format!(
-        "shard = {shard:?}\ninstance_id = {shard:?}\nnamespace = {namespace:?}\nadmin = \"127.0.0.1:0\"\n\
-         [region]\nplatform = \"{platform}\"\nname = \"{region}\"\n\
-         [[control]]\nurls = [{url:?}]\ntoken = {token:?}\n\
-         [pace]\nheartbeat = \"500ms\"\nresync = \"0s\"\naudit = \"0s\"\n\
-         [workload]\nrequests_percent = {percent}\n[sentinel]\nmin_ready = \"0s\"\n",
-        shard = names.place.shard.as_str(),
-        namespace = names.namespace.as_str(),
-        url = ground.url,
-        token = ground.token.reveal(),
+    let more = format!(
+        "pace.heartbeat = \"500ms\"\npace.resync = \"0s\"\npace.audit = \"0s\"\n\
+         workload.requests_percent = {percent}\nsentinel.min_ready = \"0s\""
     );
+    let settings = runner::settings(ground, &ground.url, ground.names.place.shard.as_str(), &more);
     let path = ground.home.path().join("agent.toml");
     std::fs::write(&path, settings).expect("the settings are written");
     let log = std::fs::File::options().create(true).append(true).open(ground.home.path().join("agent.log"));
     Command::new(program())
         .args(["agent", "--config"])
         .arg(&path)
-        .arg("--kubeconfig")
-        .arg(kubeconfig(AGENT))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log.expect("a log"))

@@ -22,7 +22,7 @@ use wire::client::{Control, Dial};
 
 use crate::{
     PATIENCE,
-    ground::Ground,
+    ground::{Ground, Names},
     kubernetes::{AGENT, kubeconfig},
 };
 
@@ -55,6 +55,22 @@ pub fn config(ground: &Ground, instance: &str) -> AgentConfig {
     config.pace.audit = Duration::ZERO;
     config.drain = Duration::from_secs(5);
     config
+}
+
+/// The settings of an agent that is a process, as the file that it reads, for the control plane at `url`. What is said
+/// `more` is lines of TOML with dotted keys.
+pub fn settings(ground: &Ground, url: &str, instance: &str, more: &str) -> String {
+    let Names { place, namespace, .. } = &ground.names;
+    format!(
+        "shard = \"{}\"\ninstance_id = \"{instance}\"\nnamespace = \"{namespace}\"\nadmin = \"127.0.0.1:0\"\n\
+         region.platform = \"{}\"\nregion.name = \"{}\"\nkubernetes.kubeconfig = \"{}\"\n\
+         {more}\n[[control]]\nurls = [\"{url}\"]\ntoken = \"{}\"\n",
+        place.shard,
+        place.region.platform,
+        place.region.name,
+        kubeconfig(AGENT).display(),
+        ground.token.reveal(),
+    )
 }
 
 /// The cluster as the agent of these settings sees it.

@@ -256,7 +256,7 @@ mod tests {
     async fn what_was_blocked_goes_on_when_it_was_seen_to_move_even_before_it_was_back() {
         let mut queue = queue(Duration::ZERO);
         queue.push("a");
-        let before = tokio::time::Instant::now();
+        let before = queue.clock.instant();
         assert_eq!(queue.next().await, "a");
         queue.nudge("a");
         queue.blocked(&"a", Duration::from_secs(10));

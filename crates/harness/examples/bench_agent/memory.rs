@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// How many pods each deployment has.
-const PODS_EACH: usize = 20;
+const PODS_EACH: u32 = 20;
 
 /// How long a process rests before it is looked at.
 const REST: Duration = Duration::from_secs(10);
@@ -43,11 +43,11 @@ async fn of_agent() -> Vec<Value> {
     let mut rows = vec![held("agent_mb", "idle", idle, "MB", "≤ 15", idle <= 15.0)];
     let (mut each, mut deployed) = (Vec::new(), 0);
     for pods in &sizes {
-        let wanted = (pods / PODS_EACH).saturating_sub(deployed);
+        let wanted = (pods / PODS_EACH as usize).saturating_sub(deployed);
         deployed += wanted;
         let deployments = world.deployments(wanted);
-        world.ground.put_deployments(&deployments, fixed(PODS_EACH as i64)).await;
-        await_pods(&world, deployed * PODS_EACH).await;
+        world.ground.put_deployments(&deployments, fixed(PODS_EACH.into())).await;
+        await_pods(&world, deployed * PODS_EACH as usize).await;
         tokio::time::sleep(REST).await;
         let (held_mb, size) = (agent.resident_mb(), format!("{pods} pods"));
         each.push((held_mb - idle) * 1000.0 / *pods as f64);

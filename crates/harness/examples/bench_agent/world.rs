@@ -6,7 +6,8 @@ use agent::object::Type;
 use harness::{
     eventually_within,
     ground::{Ground, Names, fixed},
-    kubernetes::{AGENT, Kubernetes, kubeconfig},
+    kubernetes::Kubernetes,
+    runner,
     sightings::Sightings,
 };
 use tokio::time::Instant;
@@ -39,37 +40,12 @@ impl World {
 
     /// Starts the agent; `resync` as its settings have it.
     pub async fn agent(&self, resync: &str) -> Process {
-        let names = &self.ground.names;
-        let settings = format!(
-            r#"
-shard = "{}"
-instance_id = "{INSTANCE}"
-namespace = "{}"
-admin = "127.0.0.1:0"
-[region]
-platform = "{}"
-name = "{}"
-[[control]]
-urls = ["{}"]
-token = "{}"
-[kubernetes]
-kubeconfig = "{}"
-requests_per_second = {REQUESTS_PER_SECOND}
-requests_burst = {REQUESTS_PER_SECOND}
-[pace]
-resync = "{resync}"
-heartbeat = "1s"
-[log]
-levels = "error"
-"#,
-            names.place.shard,
-            self.namespace,
-            names.place.region.platform,
-            names.place.region.name,
-            self.ground.url,
-            self.ground.token.reveal(),
-            kubeconfig(AGENT).display(),
+        let more = format!(
+            "kubernetes.requests_per_second = {REQUESTS_PER_SECOND}\n\
+             kubernetes.requests_burst = {REQUESTS_PER_SECOND}\n\
+             pace.resync = \"{resync}\"\npace.heartbeat = \"1s\"\nlog.levels = \"error\""
         );
+        let settings = runner::settings(&self.ground, &self.ground.url, INSTANCE, &more);
         let path = self.ground.home.path().join("agent.toml");
         std::fs::write(&path, settings).expect("settings can be written");
         let process = Process::krane(&["agent", "--config", path.to_str().expect("it is text")]).await;

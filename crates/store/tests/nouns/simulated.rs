@@ -36,7 +36,7 @@ async fn expire(write: &mut Write) -> Result<Vec<Expired>> {
 /// A second of a control plane that serves, and hears these.
 async fn second(ground: &Ground, clock: &Clock, renewals: &[Renewal]) -> Vec<Expired> {
     clock.jump_forward(Duration::from_secs(1));
-    ground.write(async |write| write.serve(renewals, LEASE).await).await.1
+    ground.write(async |write| write.serve(renewals, LEASE).await).await.expired
 }
 
 fn heard(epoch: u64) -> Renewal {
