@@ -259,6 +259,13 @@ fn an_apply_that_cannot_be_run_is_refused_with_every_reason() {
         deployment::event(event(health), &here()),
         &expect!["apply.healthcheck: is no health check: expected ident at line 1 column 2"],
     );
+    // A client of others' may say nothing of bounds; then this is all there is.
+    let negative =
+        proto::ApplyDeployment { replicas: -1, autoscaling: None.into(), fixed_replicas: None, ..apply() };
+    check(
+        deployment::event(event(negative), &here()),
+        &expect!["apply.replicas: the number of replicas is a whole number from 0 to 1000, not -1"],
+    );
     let fixed = proto::ApplyDeployment { fixed_replicas: Some(1001), ..apply() };
     check(
         deployment::event(event(fixed), &here()),
