@@ -9,14 +9,16 @@ use std::time::Duration;
 
 use connectrpc::ErrorCode;
 use model::{
-    cluster::{Reachability, Sequence},
+    cluster::{Counts, HeldBack, ListHash, Reachability, Sequence},
     deployment::Deployment,
     event::{Event, EventKind, Field},
     instance::Instance,
+    kind::Kind,
     watch::{Census, Version},
 };
+use runtime::breaker::BreakerState;
 use wire::{
-    heartbeat::{Heartbeat, instance_census},
+    heartbeat::{Heartbeat, KindStatus, instance_census},
     report::{DeploymentReport, Heading},
 };
 
@@ -82,6 +84,32 @@ async fn a_second_cluster_is_kept_out_and_said_once() {
     let answer = ground.beat(|heartbeat| heartbeat.epoch = Some(epoch)).await;
     assert_eq!(answer.epoch, Some(epoch), "the first was not pushed out");
     assert_eq!((ground.metrics.lease.begun.get(), ground.metrics.lease.refused.get()), (1, 3));
+    ground.end().await;
+}
+
+#[tokio::test]
+async fn what_is_held_back_and_what_nobody_accounts_for_is_said_once() {
+    let ground = Ground::lay(|_| {}).await;
+    let epoch = ground.begin().await;
+    let kind = Kind::Deployment;
+    for (orphans, hash) in [(0, None), (3, Some(1)), (3, Some(1)), (2, None), (2, Some(2))] {
+        let held_back =
+            hash.map(|byte| HeldBack { kind, hash: ListHash([byte; 32]), count: 7, confirmed: None });
+        let counts = Counts { kind, held: 10, failing: 0, orphans, drift_corrected: 0 };
+        let status = KindStatus { counts, cursor: Version::new(9), breaker: BreakerState::Closed, held_back };
+        let said = |heartbeat: &mut Heartbeat| {
+            heartbeat.epoch = Some(epoch);
+            heartbeat.kinds = vec![status];
+        };
+        ground.beat(said).await;
+    }
+    let guarded = events(&ground, EventKind::ClusterGuard, 2).await;
+    let hashes: Vec<_> = guarded.iter().map(|event| event.get(Field::Hash).unwrap().to_string()).collect();
+    assert_eq!(hashes, [ListHash([1; 32]), ListHash([2; 32])].map(|hash| hash.to_string()));
+    assert_eq!(guarded[0].get(Field::Count).unwrap().as_str(), "7");
+    let orphaned = events(&ground, EventKind::ClusterOrphans, 1).await;
+    let counts: Vec<_> = orphaned.iter().map(|event| event.get(Field::Count).unwrap().to_string()).collect();
+    assert_eq!(counts, ["3"], "fewer than before is no news");
     ground.end().await;
 }
 

@@ -30,10 +30,10 @@ use runtime::{
     shutdown::Tasks,
     telemetry::{Build, Metrics},
 };
-use store::{Cause, Config, Store, Surroundings};
+use store::{Cause, Config, Store, Surroundings, Tail};
 use wire::auth::{Bearer, Presented};
 
-use crate::PATIENCE;
+use crate::{PATIENCE, eventually};
 
 /// The credential key, and what the rows of sentinels call it.
 pub const KEY: &str = "k1";
@@ -59,8 +59,8 @@ pub struct Ground {
     pub url: String,
     /// What the control plane counts.
     pub metrics: Metrics,
-    /// The store as the control plane that serves has it open.
-    near: Option<Store>,
+    /// The store as the control plane that serves has it open, and its tail.
+    near: Option<(Store, Tail)>,
     config: ControlConfig,
     clock: Clock,
     serving: Tasks,
@@ -332,7 +332,7 @@ impl Ground {
             metrics: self.metrics.clone(),
         };
         let control = Control::open(self.config.clone(), parts).await.expect("the control plane opens");
-        self.near = Some(control.store().clone());
+        self.near = Some((control.store().clone(), control.tail().clone()));
         let bound = control.bind().await.expect("it has a port");
         self.config.listen = bound.address();
         self.url = format!("http://{}", bound.address());
@@ -349,7 +349,11 @@ impl Ground {
     /// What a user writes with: the control plane's own store while it serves, which hears of a commit at once; of
     /// what another process writes it hears when it next looks.
     fn writer(&self) -> &Store {
-        self.near.as_ref().filter(|_| !self.serving.is_stopping()).unwrap_or(&self.store)
+        self.near().map_or(&self.store, |(store, _)| store)
+    }
+
+    fn near(&self) -> Option<&(Store, Tail)> {
+        self.near.as_ref().filter(|_| !self.serving.is_stopping())
     }
 
     /// The file that everything is in.
@@ -443,10 +447,17 @@ impl Ground {
         all.into_iter().map(|(_, event)| event).collect()
     }
 
-    /// Forgets every tombstone there is.
+    /// Forgets every tombstone there is; also the control plane that serves has forgotten them when this returns.
     pub async fn prune(&self) {
         let later = runtime::clock::Timestamp::from_millis(now().0 + 1_000_000_000);
-        self.store.prune(later).await.expect("it prunes");
+        self.writer().prune(later).await.expect("it prunes");
+        let Some((store, tail)) = self.near() else { return };
+        let floor = store.position().await.expect("the store is read").floor;
+        eventually("streams begin without the tombstones", async || {
+            let known = tail.position().floor;
+            if known >= floor { Ok(()) } else { Err(format!("{known} of {floor}")) }
+        })
+        .await;
     }
 
     /// Ends everything, writes an older copy over the very file, and goes on from there: nothing but what readers hold
