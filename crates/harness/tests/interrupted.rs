@@ -158,7 +158,7 @@ async fn interrupted(operation: Operation, run: &Run, number: usize) {
 /// Every operation of a kind, undisturbed and killed after each of its writes.
 async fn prove(operations: &[Operation], golden: ExpectFile) {
     let runs: Vec<(Operation, Run)> = stream::iter(operations.iter().copied())
-        .map(async |operation| (operation, undisturbed(operation).await))
+        .map(|operation| async move { (operation, undisturbed(operation).await) })
         .buffered(AT_A_TIME)
         .collect()
         .await;
@@ -174,7 +174,7 @@ async fn prove(operations: &[Operation], golden: ExpectFile) {
         .collect();
     let count = kills.len();
     stream::iter(kills)
-        .map(async |(operation, run, number)| interrupted(operation, run, number).await)
+        .map(|(operation, run, number)| interrupted(operation, run, number))
         .buffer_unordered(AT_A_TIME)
         .collect::<Vec<()>>()
         .await;
