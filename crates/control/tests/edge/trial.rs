@@ -29,7 +29,18 @@ pub fn main(trials: Vec<Trial>) -> ExitCode {
         }
         _ => tell_panics(),
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    run(&arguments, trials)
+}
+
+/// Runs those that were asked for. The usual harness takes several filters, and this one has to as well: `cargo xtask
+/// test` hands the same ones to every binary.
+fn run(arguments: &[String], mut trials: Vec<Trial>) -> ExitCode {
+    let (program, words) = arguments.split_at(1);
+    if words.len() < 2 || words.iter().any(|word| word.starts_with('-')) {
+        return libtest_mimic::run(&Arguments::from_iter(arguments), trials).exit_code();
+    }
+    trials.retain(|trial| words.iter().any(|word| trial.name().contains(word)));
+    libtest_mimic::run(&Arguments::from_iter(program), trials).exit_code()
 }
 
 pub fn trial<F: Future<Output = ()>>(name: &'static str, test: impl FnOnce() -> F + Send + 'static) -> Trial {

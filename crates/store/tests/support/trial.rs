@@ -29,7 +29,18 @@ pub fn main(name: &str, test: impl AsyncFn(Scale) -> Counts + Send + 'static) ->
             libtest_mimic::Failed::from(format!("thread '{own}' panicked at {place}"))
         })
     });
-    libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
+    run(&arguments, vec![trial])
+}
+
+/// Runs those that were asked for. The usual harness takes several filters, and this one has to as well: `cargo xtask
+/// test` hands the same ones to every binary.
+fn run(arguments: &[String], mut trials: Vec<Trial>) -> ExitCode {
+    let (program, words) = arguments.split_at(1);
+    if words.len() < 2 || words.iter().any(|word| word.starts_with('-')) {
+        return libtest_mimic::run(&Arguments::from_iter(arguments), trials).exit_code();
+    }
+    trials.retain(|trial| words.iter().any(|word| trial.name().contains(word)));
+    libtest_mimic::run(&Arguments::from_iter(program), trials).exit_code()
 }
 
 /// The harness repeats a panic's message, but not its place, by which `cargo xtask planted` knows it.
