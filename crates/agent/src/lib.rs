@@ -166,7 +166,7 @@ impl<C: Cluster> Agent<C> {
 
     /// Works until the tasks stop: then what runs is finished, the last is reported, and the Lease given up.
     pub async fn run(self) -> Result<(), String> {
-        let Parts { clock, random, tasks, readiness, .. } = self.parts.clone();
+        let Parts { clock, tasks, readiness, .. } = self.parts.clone();
         self.start_background();
         let loops = Owned(Tasks::new());
         let SentinelUrls(urls) = SentinelUrls::of(&self.config);
@@ -188,7 +188,6 @@ impl<C: Cluster> Agent<C> {
         component.retire();
         loops.stop(self.config.drain).await;
         self.background.stop(LAST_WORDS).await;
-        drop(random);
         ended
     }
 

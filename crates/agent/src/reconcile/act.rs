@@ -15,7 +15,7 @@ use crate::{
     term::{NotNow, Term},
 };
 
-/// What a write needs. Clones are the same.
+/// What a write needs.
 pub(crate) struct Actor<C> {
     pub(crate) cluster: Arc<C>,
     pub(crate) cache: Cache,
