@@ -2,6 +2,7 @@
 
 pub mod cache;
 pub mod kube;
+pub mod local;
 
 use std::{fmt, time::Duration};
 
