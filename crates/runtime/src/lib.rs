@@ -3,7 +3,7 @@
 //! ```text
 //!   config ──▶ the process ──▶ http, tls ──▶ serve ──▶ connections
 //!                  │
-//!     clock, random ──▶ backoff, breaker        (the only doors to time and chance)
+//!     clock, random ──▶ backoff, breaker, limit (the only doors to time and chance)
 //!                  │
 //!     shutdown ◀───┴───▶ ready, telemetry ──▶ admin
 //! ```
@@ -14,6 +14,7 @@ pub mod breaker;
 pub mod clock;
 pub mod config;
 pub mod http;
+pub mod limit;
 pub mod random;
 pub mod ready;
 pub mod serve;

@@ -13,7 +13,7 @@ use std::{
 };
 
 use model::watch::{Census, Cursor, Key, Picture, Position};
-use runtime::shutdown::Tasks;
+use runtime::{limit::Limit, shutdown::Tasks};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -25,8 +25,10 @@ use crate::{
 
 pub type Image = model::watch::Image<Topic, State>;
 
-/// After a read the tail rests, so that a burst of commits is read hundreds of times a second, not thousands.
-const REST: Duration = Duration::from_millis(1);
+/// How often the tail reads: a burst of commits hundreds of times a second, not thousands, and a few that follow each
+/// other each at once.
+const READS_PER_SECOND: u32 = 500;
+const READS_BURST: u32 = 50;
 
 /// How long a reader that is ahead of us waits for us.
 const CATCH_UP_MAX: Duration = Duration::from_secs(5);
@@ -169,6 +171,7 @@ impl Shared {
     async fn follow(&self, mut ear: Ear) {
         let clock = self.store.surroundings().clock.clone();
         let mut failed = false;
+        let limit = Limit::new(READS_PER_SECOND, READS_BURST, clock.clone());
         loop {
             let wake = tokio::select! {
                 biased;
@@ -181,12 +184,12 @@ impl Shared {
             if let Some(wake) = wake {
                 self.woken[wake as usize].fetch_add(1, Ordering::Relaxed);
             }
+            limit.take().await;
             let advanced = self.advance(wake).await;
             if let Err(error) = &advanced {
                 tracing::warn!(%error, "the tail could not read; it will try again");
             }
             failed = advanced.is_err();
-            clock.sleep(REST).await;
         }
     }
 

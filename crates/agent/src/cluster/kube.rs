@@ -10,7 +10,6 @@ mod config;
 mod door;
 mod fault;
 mod lease;
-mod limit;
 mod lines;
 mod page;
 mod requests;

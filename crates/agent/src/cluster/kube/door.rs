@@ -5,13 +5,12 @@ use std::time::Duration;
 use ::kube::{Client, client::Body};
 use http::Response;
 use http_body_util::{BodyExt as _, Limited};
-use runtime::{clock::Clock, random::Random};
+use runtime::{clock::Clock, limit::Limit, random::Random};
 
 use super::{
     ask::Ask,
     config::KubeConfig,
     fault::{Failure, refused, unanswered},
-    limit::Limit,
     lines::Lines,
     requests::{Outcome, Requests},
 };
@@ -31,6 +30,9 @@ pub(super) struct Door {
     pub streams_lists: bool,
     client: Client,
     timeout: Duration,
+    /// That the API server wants one request later (`Retry-After`) does not empty it: what was turned away is one request
+    /// of one priority level, and its key waits. Others may be welcome, the Lease among them, and how many of them there
+    /// are is bounded by the loops.
     limit: Limit,
     requests: Requests,
 }

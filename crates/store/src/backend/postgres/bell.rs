@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures_util::{TryStreamExt, stream};
-use runtime::clock::Clock;
+use runtime::{clock::Clock, limit::Limit};
 use tokio::sync::{Notify, watch};
 use tokio_postgres::{AsyncMessage, Client, Config};
 
@@ -19,8 +19,10 @@ use crate::{
     backend::{POLL, Surroundings, Wake},
 };
 
-/// After a ring the bell rests, so that a busy process rings hundreds of times a second, not thousands.
-const REST: Duration = Duration::from_millis(2);
+/// How often the bell rings: hundreds of times a second if the process is busy, not thousands, and for a few commits that
+/// follow each other, after each.
+const RINGS_PER_SECOND: u32 = 400;
+const RINGS_BURST: u32 = 40;
 
 /// How long to wait before a lost connection is made again; the tail's poll covers the gap.
 const RETRY: Duration = Duration::from_secs(1);
@@ -127,10 +129,11 @@ impl Attendant {
         client.batch_execute("SET synchronous_commit TO off; LISTEN krane").await.map_err(translate)?;
         // Whatever was committed before we listened was not heard.
         self.heard.send_replace(());
+        let limit = Limit::new(RINGS_PER_SECOND, RINGS_BURST, self.clock.clone());
         loop {
             self.pull.notified().await;
+            limit.take().await;
             client.batch_execute("NOTIFY krane").await.map_err(translate)?;
-            self.clock.sleep(REST).await;
         }
     }
 }

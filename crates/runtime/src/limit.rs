@@ -1,19 +1,16 @@
-//! How often the API server may be asked: so many at once, and then so many in a second.
+//! How often something may be done: so many times at once, and then so many times in a second.
 
 use std::{
     sync::{Mutex, PoisonError},
     time::Duration,
 };
 
-use runtime::clock::Clock;
 use tokio::time::Instant;
 
-/// A bucket of tokens that fills at a steady rate, for all requests together. Who comes first is served first.
-///
-/// That the API server wants one request later (`Retry-After`) does not empty it: what was turned away is one request
-/// of one priority level, and its key waits. Others may be welcome, the Lease among them, and how many of them there
-/// are is bounded by the loops.
-pub(super) struct Limit {
+use crate::clock::Clock;
+
+/// A bucket of tokens that fills at a steady rate, for all who take from it together. Who comes first is served first.
+pub struct Limit {
     clock: Clock,
     /// The time in which one token is added.
     interval: Duration,
