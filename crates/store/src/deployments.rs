@@ -1,9 +1,6 @@
 //! Deployments: written once, but for how far their workflow has come.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, LazyLock},
-};
+use std::sync::LazyLock;
 
 use model::{
     deployment::{Command, Deployment, DesiredState, Git, Healthcheck, Progress, Shutdown, Status, Step},
@@ -239,21 +236,6 @@ pub(crate) fn decode(cells: &mut Cells<'_>) -> Result<Deployment> {
         variables: cells.take::<Option<Vec<u8>>>()?.map(Sealed::new),
         created_at: Millis(cells.take()?),
     })
-}
-
-/// The same of a row that may be of a deployment that is known already, which is then shared.
-pub(crate) fn decode_once(
-    cells: &mut Cells<'_>,
-    known: &mut BTreeMap<DeploymentId, Arc<Deployment>>,
-) -> Result<Arc<Deployment>> {
-    if let Some(deployment) = known.get(&cells.clone().parse()?) {
-        let Columns { key, constant, .. } = &TABLE.columns;
-        cells.skip(key.len() + constant.len());
-        return Ok(deployment.clone());
-    }
-    let deployment = Arc::new(decode(cells)?);
-    known.insert(deployment.id, deployment.clone());
-    Ok(deployment)
 }
 
 fn decode_both(row: &Row) -> Result<(Deployment, Progress)> {

@@ -156,27 +156,32 @@ pub(crate) fn key(id: DeploymentId, placement: &Placement) -> Vec<Value> {
 
 /// The stream of agents.
 pub(crate) fn desired() -> Stream {
-    let columns = format!(
-        "t.platform, t.region, t.shard, t.k8s_namespace, t.replicas_min, t.replicas_max, t.cpu_threshold, \
-         t.memory_threshold, {}",
-        deployments::TABLE.list("d.")
+    let columns = "deployment_id, platform, region, shard, k8s_namespace, replicas_min, replicas_max, \
+                   cpu_threshold, memory_threshold";
+    let rows = Stream::query(columns, "deployment_topology", "version", Some("gone"), Some("change_id"));
+    // A deployment runs in many places, and is much larger than what is its own in each of them.
+    let deployments = format!(
+        "SELECT {} FROM deployments WHERE id IN (SELECT deployment_id FROM deployment_topology WHERE version > $1)",
+        deployments::TABLE.list("")
     );
-    let from = "deployment_topology t JOIN deployments d ON d.id = t.deployment_id";
-    let query = Stream::query(&columns, from, "t.version", Some("t.gone"), Some("t.change_id"));
-    Stream { table: &TABLE, group: DESIRED, grave: GRAVE, queries: vec![query], decode: decode_desired }
+    let queries = vec![rows, deployments];
+    Stream { table: &TABLE, group: DESIRED, grave: GRAVE, queries, decode: decode_desired }
 }
 
 fn decode_desired(replies: &[Vec<Row>]) -> Result<Vec<Item>> {
-    // A deployment runs in many places. All rows are of one snapshot, so it is the same in each of them.
-    let mut known: BTreeMap<DeploymentId, Arc<Deployment>> = BTreeMap::new();
+    let deployments = replies[1].iter().map(|row| {
+        let deployment = deployments::decode(&mut row.cells())?;
+        Ok((deployment.id, Arc::new(deployment)))
+    });
+    let deployments: BTreeMap<DeploymentId, Arc<Deployment>> = deployments.collect::<Result<_>>()?;
     let item = |row: &Row| {
         let mut cells = row.cells();
-        let placement = place::decode(&mut cells)?;
+        let (id, placement) = (cells.parse()?, place::decode(&mut cells)?);
         let (namespace, scaling) = (cells.parse()?, decode_scaling(&mut cells)?);
-        let deployment = deployments::decode_once(&mut cells, &mut known)?;
-        // What a deployment also has beside this, its progress, is no part of the state.
-        cells.skip(4);
-        let (id, topic) = (deployment.id, Topic::Deployments(placement.clone()));
+        let deployment = deployments.get(&id).cloned();
+        let deployment =
+            deployment.ok_or_else(|| Error::broken(format!("{id} runs somewhere and is not there")))?;
+        let topic = Topic::Deployments(placement.clone());
         let workload = Workload { deployment, placement, namespace, scaling };
         Ok(feed::item(topic, &id, feed::at(&mut cells)?, State::Deployment(Arc::new(workload))))
     };
