@@ -8,6 +8,7 @@ mod replica_set;
 use std::sync::Arc;
 
 use model::{
+    deployment::Deployment,
     id::{ChangeId, EnvironmentId},
     instance::Instance,
     invalid::Invalid,
@@ -26,6 +27,7 @@ use crate::{
     control::Report,
     kind::Kind,
     object::{Live, Manifest, Type},
+    secrets::Variables,
     settings::WorkloadSettings,
 };
 
@@ -73,16 +75,19 @@ impl Kind for Deployments {
         }
     }
 
-    fn manifests(&self, desired: &Desired) -> Result<Vec<Manifest>, Invalid> {
+    fn manifests(&self, desired: &Desired, opened: Option<&Variables>) -> Result<Vec<Manifest>, Invalid> {
         match desired {
-            Desired::Run { workload, .. } => manifests::objects(&self.settings, workload, None),
+            Desired::Run { workload, .. } => manifests::objects(&self.settings, workload, opened),
             Desired::Gone { .. } => Ok(Vec::new()),
         }
     }
 
-    fn sealed<'a>(&self, desired: &'a Desired) -> Option<&'a Sealed> {
+    fn sealed<'a>(&self, desired: &'a Desired) -> Option<(EnvironmentId, &'a Sealed)> {
         match desired {
-            Desired::Run { workload, .. } => workload.deployment.variables.as_ref(),
+            Desired::Run { workload, .. } => {
+                let Deployment { environment, variables, .. } = &*workload.deployment;
+                Some((*environment, variables.as_ref()?))
+            }
             Desired::Gone { .. } => None,
         }
     }

@@ -14,6 +14,7 @@ use wire::{follow::Source, report::Heading};
 use crate::{
     control::Report,
     object::{Live, Manifest, Type},
+    secrets::Variables,
 };
 
 /// One kind of thing the agent keeps true in the cluster. Pure: no IO, no clock, no randomness.
@@ -41,11 +42,16 @@ pub trait Kind: Send + Sync + 'static {
     fn change(&self, desired: &Self::Desired) -> Option<ChangeId>;
 
     /// Every object this thing needs, complete, in the order in which they are applied: what protects comes before
-    /// what it protects. Or every reason why there can be none. A thing that is gone needs none.
-    fn manifests(&self, desired: &Self::Desired) -> Result<Vec<Manifest>, Invalid>;
+    /// what it protects. Or every reason why there can be none. A thing that is gone needs none. What of it was sealed
+    /// is handed in opened.
+    fn manifests(
+        &self,
+        desired: &Self::Desired,
+        opened: Option<&Variables>,
+    ) -> Result<Vec<Manifest>, Invalid>;
 
-    /// What is to be opened before its objects are made, and handed to [`Kind::manifests`]' place for it.
-    fn sealed<'a>(&self, desired: &'a Self::Desired) -> Option<&'a Sealed> {
+    /// What is to be opened before its objects are made, and whose it is.
+    fn sealed<'a>(&self, desired: &'a Self::Desired) -> Option<(EnvironmentId, &'a Sealed)> {
         let _ = desired;
         None
     }

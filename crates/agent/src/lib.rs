@@ -19,6 +19,7 @@ pub mod object;
 mod pod;
 pub mod rbac;
 pub mod reconcile;
+pub mod secrets;
 pub mod sentinel;
 pub mod settings;
 mod supervise;
@@ -52,6 +53,7 @@ use self::{
     metrics::AgentMetrics,
     network_policy::NetworkPolicies,
     reconcile::{Loop, Pace, Surroundings, act::Actor, hands::Hands},
+    secrets::Secrets,
     sentinel::Sentinels,
     supervise::Supervisor,
     term::{
@@ -71,6 +73,8 @@ pub struct Parts {
     pub tasks: Tasks,
     pub readiness: Readiness,
     pub metrics: Metrics,
+    /// Who opens what is sealed.
+    pub secrets: Arc<dyn Secrets>,
 }
 
 /// An agent whose watches are established.
@@ -154,7 +158,8 @@ impl<C: Cluster> Agent<C> {
         watching.await.map_err(OpenError::Watch)?;
         let term = Term::new(client.caller().clone(), parts.clock.clone());
         let instance = client.caller().instance.clone().expect("an agent of ours has a name");
-        let actor = Arc::new(Actor { cluster, cache, term, hands: Hands::default() });
+        let secrets = parts.secrets.clone();
+        let actor = Arc::new(Actor { cluster, cache, term, hands: Hands::default(), secrets });
         let statuses = Statuses::default();
         Ok(Agent { config, parts, client, actor, metrics, statuses, cluster_uid, instance, background })
     }

@@ -16,6 +16,7 @@ use crate::{
     control::Report,
     kind::Kind,
     object::{Live, Manifest, Type},
+    secrets::Variables,
 };
 
 /// The kind of network policies.
@@ -49,7 +50,7 @@ impl Kind for NetworkPolicies {
         }
     }
 
-    fn manifests(&self, desired: &Desired) -> Result<Vec<Manifest>, Invalid> {
+    fn manifests(&self, desired: &Desired, _opened: Option<&Variables>) -> Result<Vec<Manifest>, Invalid> {
         match desired {
             Desired::Apply { policy, .. } => manifests::objects(policy),
             Desired::Gone { .. } => Ok(Vec::new()),

@@ -29,6 +29,7 @@ use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::Fu
 use model::{
     cluster::{ApplyError, Counts, Epoch},
     name::KubernetesName,
+    secret::Sealed,
     watch::{Census, Key, Standing, Version},
 };
 use runtime::{breaker::Breaker, clock::Clock, random::Random, shutdown::Tasks};
@@ -54,6 +55,7 @@ use crate::{
     kind::Kind,
     metrics::KindMetrics,
     object::Ref,
+    secrets::Variables,
     term::{
         Phase, Wishes,
         heartbeat::{Statuses, Told},
@@ -109,6 +111,8 @@ pub(crate) struct Loop<K: Kind, C> {
     tells: Queue<Tell>,
     /// At which version each thing was last made, whole.
     made: BTreeMap<Key, Version>,
+    /// What was sealed of each thing, and what it is opened.
+    opened: BTreeMap<Key, (Sealed, Variables)>,
     /// Which things have an object in common.
     sharing: BTreeMap<Ref, BTreeSet<Key>>,
     troubles: BTreeMap<Key, Trouble>,
@@ -164,6 +168,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
             applies: applies.expect("delays that make sense"),
             tells: tells.expect("delays that make sense"),
             made: BTreeMap::new(),
+            opened: BTreeMap::new(),
             sharing: BTreeMap::new(),
             troubles: BTreeMap::new(),
             blocked: BTreeMap::new(),

@@ -26,6 +26,7 @@ use crate::{
     control::Report,
     kind::Kind,
     object::{Live, Manifest, Type},
+    secrets::Variables,
     settings::SentinelSettings,
 };
 
@@ -72,7 +73,7 @@ impl Kind for Sentinels {
         }
     }
 
-    fn manifests(&self, desired: &Desired) -> Result<Vec<Manifest>, Invalid> {
+    fn manifests(&self, desired: &Desired, _opened: Option<&Variables>) -> Result<Vec<Manifest>, Invalid> {
         Ok(match desired {
             Desired::Run { sentinel, credentials, .. } => manifests::objects(self, sentinel, credentials),
             Desired::Gone { .. } => Vec::new(),

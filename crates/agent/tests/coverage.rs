@@ -181,12 +181,12 @@ fn made_of_deployment(apply: &Value) -> Option<Vec<Manifest>> {
     let state = serde_json::from_value(json!({ "apply": apply, "version": "7" })).expect("a message");
     let event = wire::deployment::event(state, &Placement::sample()).ok()?;
     let Event::Apply(change) = event else { panic!("an apply is one") };
-    Deployments::default().manifests(&change.state).ok()
+    Deployments::default().manifests(&change.state, None).ok()
 }
 
 fn made_of_sentinel(apply: &Value) -> Option<Vec<Manifest>> {
     let state = serde_json::from_value(json!({ "apply": apply, "version": "7" })).expect("a message");
     let event = wire::sentinel::event(state, &Placement::sample()).ok()?;
     let Event::Apply(change) = event else { panic!("an apply is one") };
-    Sentinels::default().manifests(&change.state).ok()
+    Sentinels::default().manifests(&change.state, None).ok()
 }

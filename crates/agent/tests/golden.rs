@@ -216,7 +216,7 @@ fn what_keys_share_they_make_alike() {
             scaling: Scaling::default(),
         };
         let desired = wire::deployment::Desired::Run { workload: Arc::new(workload), change: None };
-        Deployments::default().manifests(&desired).unwrap()
+        Deployments::default().manifests(&desired, None).unwrap()
     };
     let sentinel = |number: u128, replicas| {
         let mut sentinel = Sentinel::sample().with_replicas(replicas);
@@ -225,7 +225,7 @@ fn what_keys_share_they_make_alike() {
         let credentials = Arc::new(cases::credentials(&sentinel));
         let sentinel = Arc::new(sentinel);
         let desired = wire::sentinel::Desired::Run { sentinel, credentials, change: None };
-        Sentinels::default().manifests(&desired).unwrap()
+        Sentinels::default().manifests(&desired, None).unwrap()
     };
     let made = [deployment(1), deployment(2), sentinel(1, 1), sentinel(2, 3)];
     let made = made.into_iter().chain(cases::all().into_iter().map(|case| case.manifests));
@@ -259,7 +259,7 @@ fn a_workload_has_a_namespace_of_its_own() {
             scaling: Scaling::default(),
         };
         let desired = wire::deployment::Desired::Run { workload: Arc::new(workload), change: None };
-        let invalid = Deployments::default().manifests(&desired).unwrap_err();
+        let invalid = Deployments::default().manifests(&desired, None).unwrap_err();
         assert_eq!(invalid.to_string(), format!("k8s_namespace: is {taken}, which is not for workloads"));
     }
 }
@@ -269,5 +269,5 @@ fn what_is_gone_needs_nothing() {
     let Deployment { id, k8s_name, .. } = Deployment::sample();
     let namespace = Workspace::sample().namespace;
     let gone = wire::deployment::Desired::Gone { id, namespace, name: k8s_name, change: None };
-    assert_eq!(Deployments::default().manifests(&gone), Ok(Vec::new()));
+    assert_eq!(Deployments::default().manifests(&gone, None), Ok(Vec::new()));
 }

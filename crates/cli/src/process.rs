@@ -1,6 +1,6 @@
 //! A role as a process: its admin port, its greeting, and its life until a signal.
 
-use std::{io::Write as _, net::SocketAddr, time::Duration};
+use std::{io::Write as _, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use runtime::{
@@ -70,6 +70,7 @@ impl Process {
             tasks: self.tasks.clone(),
             readiness: self.readiness.clone(),
             metrics: self.metrics.clone(),
+            secrets: Arc::new(agent::secrets::NoVault),
         }
     }
 

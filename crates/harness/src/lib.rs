@@ -18,6 +18,7 @@ pub mod kubernetes;
 pub mod outage;
 pub mod refusing;
 pub mod runner;
+pub mod secrets;
 pub mod sightings;
 pub mod snapshot;
 pub mod steps;

@@ -9,6 +9,7 @@ use agent::{
         kube::{Kube, Requests},
     },
     config::{AgentConfig, ControlPlaneConfig},
+    secrets::{NoVault, Secrets},
 };
 use runtime::{
     clock::Clock,
@@ -96,6 +97,15 @@ impl Runner {
 
     /// An agent on any cluster.
     pub async fn start_on<C: Cluster>(config: AgentConfig, cluster: Arc<C>) -> Result<Runner, OpenError> {
+        Runner::start_with(config, cluster, Arc::new(NoVault)).await
+    }
+
+    /// The same, with somebody who opens what is sealed.
+    pub async fn start_with<C: Cluster>(
+        config: AgentConfig,
+        cluster: Arc<C>,
+        secrets: Arc<dyn Secrets>,
+    ) -> Result<Runner, OpenError> {
         let (clock, random) = (Clock::system(), Random::system());
         let (tasks, readiness) = (Tasks::new(), Readiness::new());
         let metrics = metrics();
@@ -113,6 +123,7 @@ impl Runner {
             tasks: tasks.clone(),
             readiness: readiness.clone(),
             metrics: metrics.clone(),
+            secrets,
         };
         let agent = Agent::open(config, client, cluster, parts).await?;
         tasks.spawn_essential("agent", agent.run());

@@ -47,12 +47,8 @@ impl Story<'_> {
     /// A deployment of a user: made whole, run, scaled, and ended.
     pub async fn of_a_deployment(&self) {
         let Ground { names, .. } = self.ground;
-        let mut deployment = names
-            .deployment(1)
-            .with_port(3000)
-            .with_health("/health")
-            .with_command(&["node", "server.js"])
-            .with_variables(b"{\"secrets\":{}}");
+        let mut deployment =
+            names.deployment(1).with_port(3000).with_health("/health").with_command(&["node", "server.js"]);
         deployment.resources.storage = StorageMib::new(512).ok();
         let (namespace, name) = (names.namespace.as_str(), deployment.k8s_name.as_str());
         let default_policy = format!("sentinel-ingress-{}", names.environment.kubernetes_name());
@@ -173,7 +169,7 @@ impl Story<'_> {
         let topology = self.ground.topology(deployment, scaling);
         let workload = topology.workload(&Arc::new(deployment.clone())).expect("it shall run");
         let desired = wire::deployment::Desired::Run { workload: Arc::new(workload), change: None };
-        Deployments { settings: self.config.workload.clone() }.manifests(&desired).expect("it is valid")
+        Deployments { settings: self.config.workload.clone() }.manifests(&desired, None).expect("it is valid")
     }
 
     fn of_row(&self, sentinel: &Sentinel) -> Vec<Manifest> {
@@ -189,7 +185,7 @@ impl Story<'_> {
         };
         let control_urls = self.config.control[0].urls.clone();
         let kind = Sentinels { settings: self.config.sentinel.clone(), control_urls };
-        kind.manifests(&desired).expect("it is valid")
+        kind.manifests(&desired, None).expect("it is valid")
     }
 
     /// Waits until the API server has every field of these.
@@ -264,7 +260,7 @@ impl Story<'_> {
 
 fn of_policy(policy: &NetworkPolicy) -> Vec<Manifest> {
     let desired = wire::network_policy::Desired::Apply { policy: Arc::new(policy.clone()), change: None };
-    NetworkPolicies.manifests(&desired).expect("it is valid")
+    NetworkPolicies.manifests(&desired, None).expect("it is valid")
 }
 
 /// Whether all pods of a Deployment are of this image, as Kubernetes itself counts them.

@@ -10,6 +10,8 @@ mod reasons;
 mod role;
 #[path = "story/scaling.rs"]
 mod scaling;
+#[path = "story/secrets.rs"]
+mod secrets;
 #[path = "story/start.rs"]
 mod start;
 #[path = "story/validation.rs"]

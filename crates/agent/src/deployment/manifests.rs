@@ -1,7 +1,5 @@
 //! The objects of one deployment.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::{
     ByteString,
     api::{
@@ -18,8 +16,7 @@ use k8s_openapi::{
 use model::{
     invalid::Invalid,
     kind::Kind,
-    name::{EnvName, Namespace},
-    secret::Plain,
+    name::Namespace,
     size::{Autoscaling, Scaling, Threshold},
     topology::Workload,
 };
@@ -32,11 +29,9 @@ use crate::{
     namespace::{namespace, service_account},
     object::{Manifest, Ref, Scale, Type},
     pod,
+    secrets::Variables,
     settings::WorkloadSettings,
 };
-
-/// An environment's variables, opened.
-pub type Variables = BTreeMap<EnvName, Plain>;
 
 /// The label by which Cilium knows the namespace of a pod.
 const POD_NAMESPACE: &str = "k8s:io.kubernetes.pod.namespace";

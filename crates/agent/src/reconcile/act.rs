@@ -5,13 +5,14 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use model::{cluster::ApplyReason, invalid::Invalid};
+use model::{cluster::ApplyReason, id::EnvironmentId, invalid::Invalid, secret::Sealed};
 use serde_json::{Value, json};
 
 use super::hands::Hands;
 use crate::{
     cluster::{Cluster, Error, Manager, cache::Cache},
     object::{Live, Ref, Scale, Stamped, difference},
+    secrets::{Secrets, Variables},
     term::{NotNow, Term},
 };
 
@@ -21,11 +22,14 @@ pub(crate) struct Actor<C> {
     pub(crate) cache: Cache,
     pub(crate) term: Term,
     pub(crate) hands: Hands,
+    pub(crate) secrets: Arc<dyn Secrets>,
 }
 
 /// What is to be done about one thing, with everything worked out that needs no request.
 #[derive(Debug)]
 pub(crate) enum Plan {
+    /// Its variables come first: what it needs cannot be said before they are opened.
+    Open(EnvironmentId, Sealed),
     Make {
         wanted: Vec<Stamped>,
         /// It was once made as it is wanted now: what is missing was taken away.
@@ -48,6 +52,8 @@ pub(crate) struct Outcome {
 pub(crate) enum End {
     #[default]
     Whole,
+    /// Now that this is open, it can be said what it needs.
+    Opened(Sealed, Variables),
     /// Something stands in the way that goes by itself; we will see when it does.
     Blocked(Ref),
     /// We may not write now.
@@ -83,6 +89,9 @@ impl<C: Cluster> Actor<C> {
     pub(crate) async fn carry_out(&self, plan: Plan, of_key: impl Fn() -> Vec<Arc<Live>>) -> Outcome {
         let mut done = Done::default();
         let ended = match plan {
+            Plan::Open(environment, sealed) => {
+                return Outcome { done, end: self.open(environment, sealed).await };
+            }
             Plan::Make { wanted, was_made } => self.make(wanted, was_made, of_key, &mut done).await,
             Plan::Unmake(objects) => self.unmake(objects, &mut done).await,
             Plan::Park(failure) => Err(Stop::Failed(failure)),
@@ -95,6 +104,17 @@ impl<C: Cluster> Actor<C> {
             Err(Stop::Failed(failure)) => End::Failed(failure),
         };
         Outcome { done, end }
+    }
+
+    async fn open(&self, environment: EnvironmentId, sealed: Sealed) -> End {
+        match self.secrets.open(environment, &sealed).await {
+            Ok(variables) => End::Opened(sealed, variables),
+            Err(error) => End::Failed(Failure {
+                reason: ApplyReason::Secrets,
+                message: error.to_string(),
+                retry_after: None,
+            }),
+        }
     }
 
     async fn make(

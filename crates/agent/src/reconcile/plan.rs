@@ -66,7 +66,12 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
     }
 
     fn plan_make(&mut self, key: &Key, desired: &K::Desired, version: Version) -> Plan {
-        let manifests = match self.kind.manifests(desired) {
+        let sealed = self.kind.sealed(desired);
+        let opened = self.opened.get(key).filter(|(of, _)| sealed.is_some_and(|(_, sealed)| sealed == of));
+        if let (Some((environment, sealed)), None) = (sealed, opened) {
+            return Plan::Open(environment, sealed.clone());
+        }
+        let manifests = match self.kind.manifests(desired, opened.map(|(_, variables)| variables)) {
             Ok(manifests) => manifests,
             Err(problems) => return Plan::Park(Failure::from(&problems)),
         };
@@ -124,6 +129,11 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
                 self.is_well(&key, version);
                 self.applies.succeeded(&key);
             }
+            End::Opened(sealed, variables) => {
+                self.opened.insert(key.clone(), (sealed, variables));
+                self.applies.succeeded(&key);
+                self.applies.push(key);
+            }
             End::Blocked(object) => self.is_blocked(key, version, &object),
             End::NotNow => self.applies.put_back(&key, Duration::from_secs(1)),
             End::Failed(failure) => self.is_in_trouble(key, version, failure),
@@ -153,6 +163,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
             self.made.insert(key.clone(), version);
         } else {
             self.made.remove(key);
+            self.opened.remove(key);
             for keys in self.sharing.values_mut() {
                 keys.remove(key);
             }

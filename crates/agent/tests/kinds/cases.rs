@@ -138,7 +138,7 @@ pub fn policies_wanted() -> Vec<(&'static str, NetworkPolicy)> {
 fn policies() -> Vec<Case> {
     let case = |(name, policy): (&'static str, NetworkPolicy)| {
         let desired = wire::network_policy::Desired::Apply { policy: Arc::new(policy), change: None };
-        Case { name, manifests: NetworkPolicies.manifests(&desired).expect("it is valid") }
+        Case { name, manifests: NetworkPolicies.manifests(&desired, None).expect("it is valid") }
     };
     policies_wanted().into_iter().map(case).collect()
 }
@@ -178,7 +178,7 @@ fn port_policy() -> NetworkPolicy {
 fn run(name: &'static str, kind: &Deployments, deployment: Deployment, scaling: Scaling) -> Case {
     let workload = Arc::new(workload(deployment, scaling));
     let desired = wire::deployment::Desired::Run { workload, change: None };
-    Case { name, manifests: kind.manifests(&desired).expect("it is valid") }
+    Case { name, manifests: kind.manifests(&desired, None).expect("it is valid") }
 }
 
 /// A workload with nothing but what it must have, one with everything, and one of which every name is another.
@@ -274,7 +274,7 @@ fn sentinel(name: &'static str, settings: SentinelSettings, sentinel: &Sentinel)
         sentinel: Arc::new(sentinel.clone()),
         change: None,
     };
-    Case { name, manifests: kind.manifests(&desired).expect("it is valid") }
+    Case { name, manifests: kind.manifests(&desired, None).expect("it is valid") }
 }
 
 /// The credentials that a control plane with a well-known key gives.

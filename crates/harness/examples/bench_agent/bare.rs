@@ -58,7 +58,7 @@ impl Bare {
             version: Version::new(1),
             change: None,
         };
-        let manifests = Deployments::default().manifests(&desired).expect("it is valid");
+        let manifests = Deployments::default().manifests(&desired, None).expect("it is valid");
         let own = manifests.into_iter().filter(|manifest| !manifest.owner.is_shared());
         own.map(|manifest| manifest.stamped(&stamping)).collect()
     }

@@ -21,6 +21,7 @@ use harness::{
     ground::{Ground, Names},
     kubernetes::Kubernetes,
     runner::{self, Runner},
+    secrets::{Opener, opened},
     sightings::Sightings,
 };
 use model::{
@@ -129,7 +130,9 @@ impl World {
         config.kubernetes.requests_per_second = 10_000;
         config.kubernetes.requests_burst = 10_000;
         change(&mut config);
-        let agent = Runner::start(config.clone()).await;
+        let cluster = Arc::new(runner::connect(&config).await);
+        let agent = Runner::start_with(config.clone(), cluster, Arc::new(Opener::default())).await;
+        let agent = agent.expect("the agent starts");
         let cases = put(&ground, &config, wanted).await;
         let mut world =
             World { ground, kubernetes, agent, cases, rest: BTreeMap::new(), sightings: BTreeMap::new() };
@@ -216,6 +219,7 @@ async fn put(ground: &Ground, config: &AgentConfig, wanted: Wanted) -> Vec<Case>
             number += 1;
             let deployment = rename(names, number, &one);
             ground.put_deployment(&deployment, scaling).await;
+            let variables = deployment.variables.as_ref().map(opened);
             let workload = Workload {
                 deployment: Arc::new(deployment),
                 placement: names.place.clone(),
@@ -224,7 +228,7 @@ async fn put(ground: &Ground, config: &AgentConfig, wanted: Wanted) -> Vec<Case>
             };
             let desired = wire::deployment::Desired::Run { workload: Arc::new(workload), change: None };
             let kind = Deployments { settings: config.workload.clone() };
-            made.push(stamped(names, kind.manifests(&desired).expect("it is valid")));
+            made.push(stamped(names, kind.manifests(&desired, variables.as_ref()).expect("it is valid")));
         }
         cases.push(Case { copies: made });
     }
@@ -242,7 +246,7 @@ async fn put(ground: &Ground, config: &AgentConfig, wanted: Wanted) -> Vec<Case>
             let credentials = Arc::new(cases::credentials(&sentinel));
             let desired =
                 wire::sentinel::Desired::Run { credentials, sentinel: Arc::new(sentinel), change: None };
-            made.push(stamped(&names, kind.manifests(&desired).expect("it is valid")));
+            made.push(stamped(&names, kind.manifests(&desired, None).expect("it is valid")));
         }
         cases.push(Case { copies: made });
     }
@@ -250,7 +254,7 @@ async fn put(ground: &Ground, config: &AgentConfig, wanted: Wanted) -> Vec<Case>
         let policy = NetworkPolicy { policy: one.policy, ..names.policy(number) };
         ground.put_policy(&policy).await;
         let desired = wire::network_policy::Desired::Apply { policy: Arc::new(policy), change: None };
-        let manifests = NetworkPolicies.manifests(&desired).expect("it is valid");
+        let manifests = NetworkPolicies.manifests(&desired, None).expect("it is valid");
         cases.push(Case { copies: vec![stamped(names, manifests)] });
     }
     cases
