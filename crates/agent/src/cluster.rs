@@ -42,11 +42,16 @@ pub trait Cluster: Send + Sync + 'static {
     /// Name, uid and revision of everything ours of one type, and nothing else of it.
     fn list(&self, ty: Type) -> BoxFuture<'_, Result<Vec<Sight>>>;
 
-    /// The leases of a namespace, and one by its name.
+    /// The leases of a namespace.
     fn leases<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<Vec<Lease>>>;
 
     /// Writes a lease; one that was read before is replaced only if nobody wrote it since.
     fn put_lease<'a>(&'a self, namespace: &'a str, lease: &'a Lease) -> BoxFuture<'a, Result<Lease>>;
+
+    /// One lease as it is, and again whenever it changes; nothing while it is not there. States in between may be
+    /// left out, and one may be shown twice. It goes on for ever; after an error it goes on when it is polled again,
+    /// and has waited as long as is decent.
+    fn watch_lease(&self, namespace: &str, name: &str) -> BoxStream<'static, Result<Option<Lease>>>;
 }
 
 /// What a watch shows.

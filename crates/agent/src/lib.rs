@@ -248,6 +248,7 @@ impl<C: Cluster> Agent<C> {
             namespace: self.config.namespace.clone(),
             holder: self.instance.to_string(),
             component: self.parts.readiness.component("lease"),
+            metrics: self.metrics.lease.clone(),
         };
         self.background.spawn("lease", keeper.run(self.background.clone()));
         let heart = Heart {

@@ -18,12 +18,21 @@ pub struct AgentMetrics {
     kinds: Families,
     /// Whether the Lease is ours and a term was begun.
     pub is_acting: Gauge,
+    pub lease: LeaseMetrics,
     /// Objects in the cache, by the label `type`.
     pub objects: Family<Label, Gauge>,
     /// What a list showed that the watches had not, by the label `type`. It should stay at zero.
     pub audit_differences: Family<Label, Counter>,
     /// Watches that had to be opened again, by the label `type`.
     pub watch_failures: Family<Label, Counter>,
+}
+
+/// How often the Lease changed hands, as this agent saw it.
+#[derive(Clone, Default)]
+pub struct LeaseMetrics {
+    pub taken: Counter,
+    /// Another had it, or was quicker. One that is given up is not lost.
+    pub lost: Counter,
 }
 
 /// The same numbers for each kind, by the label `kind`.
@@ -81,6 +90,10 @@ impl AgentMetrics {
         AgentMetrics {
             kinds: Families::new(metrics),
             is_acting: metrics.gauge("acting", "Whether this agent holds the lease and has begun a term"),
+            lease: LeaseMetrics {
+                taken: metrics.counter("lease_taken", "How often this agent took the lease"),
+                lost: metrics.counter("lease_lost", "How often this agent found its lease to be another's"),
+            },
             objects: metrics.register(
                 "objects",
                 "Objects of ours in the cluster, by type",

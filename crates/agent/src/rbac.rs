@@ -73,7 +73,12 @@ pub const RULES: &[Rule] = &[
     Rule::of(Type::HorizontalPodAutoscaler, OWN),
     Rule::of(Type::PodDisruptionBudget, OWN),
     Rule::of(Type::Pod, SEE),
-    Rule { resource: Resource::Lease, scope: Scope::Own, verbs: &[Verb::List, Verb::Create, Verb::Update] },
+    // Whoever waits for it watches it.
+    Rule {
+        resource: Resource::Lease,
+        scope: Scope::Own,
+        verbs: &[Verb::List, Verb::Watch, Verb::Create, Verb::Update],
+    },
 ];
 
 /// Whether the table has a rule for this.

@@ -3,21 +3,25 @@
 //! ```text
 //! Lease taken ──▶ begin ──answered──▶ Acting(epoch) ──▶ applies, reports
 //!     ▲                                   │
-//!     └── not renewed in time, refused ───┘
+//!     └── lost, not renewed in time ──────┘
 //! ```
 //!
 //! Two things must hold before anything is written: the Lease was renewed a moment ago, which keeps a second agent of
-//! this cluster out, and a begin was answered, which keeps out an agent that was told the wrong place.
+//! this cluster out, and a begin was answered, which keeps out an agent that was told the wrong place. A standby has
+//! neither: it watches everything, and tells the control plane nothing.
 
 pub mod heartbeat;
 pub(crate) mod inventory;
 pub mod lease;
 
 use std::{
+    future::poll_fn,
+    pin::pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
@@ -44,8 +48,8 @@ struct Inner {
     caller: Caller,
     clock: Clock,
     phase: watch::Sender<Phase>,
-    /// How far the Lease reaches.
-    write_until: Mutex<Option<Instant>>,
+    /// How far the Lease reaches, if it is ours.
+    lease_until: watch::Sender<Option<Instant>>,
     sequence: AtomicU64,
     /// A report was refused as one of another term.
     refused: Notify,
@@ -82,7 +86,7 @@ impl Term {
             caller,
             clock,
             phase: watch::Sender::new(Phase::Waiting),
-            write_until: Mutex::new(None),
+            lease_until: watch::Sender::new(None),
             sequence: AtomicU64::new(0),
             refused: Notify::new(),
             wishes: watch::Sender::default(),
@@ -119,8 +123,19 @@ impl Term {
 
     /// Asked right before every write to the cluster.
     pub fn may_write(&self) -> Result<(), NotNow> {
-        let is_held = self.write_until().is_some_and(|until| self.0.clock.instant() < until);
-        if is_held && self.epoch().is_some() { Ok(()) } else { Err(NotNow) }
+        if self.has_lease() && self.epoch().is_some() { Ok(()) } else { Err(NotNow) }
+    }
+
+    /// Carries out a write for as long as the Lease reaches. What waits for its turn longer than that is not begun; and
+    /// what is under way by then is no longer waited for, so that it may have had its effect or not.
+    pub async fn within<T>(&self, write: impl Future<Output = T>) -> Result<T, NotNow> {
+        self.may_write()?;
+        let mut write = pin!(write);
+        // Asked at each step, for only in one of them it is sent, and any number of seconds may lie between two.
+        poll_fn(|context| {
+            if self.has_lease() { write.as_mut().poll(context).map(Ok) } else { Poll::Ready(Err(NotNow)) }
+        })
+        .await
     }
 
     /// The heading of a report of what is looked at from now on. Later reports have higher numbers, whatever they are
@@ -139,18 +154,48 @@ impl Term {
         self.0.refused.notify_one();
     }
 
-    fn write_until(&self) -> Option<Instant> {
-        *self.0.write_until.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The Lease is ours, by a request that was sent at this time. One that had not been renewed in time begins anew,
+    /// and so does the term.
+    fn renewed(&self, sent_at: Instant) {
+        if !self.has_lease() {
+            self.lapsed();
+        }
+        self.0.lease_until.send_replace(Some(sent_at + WRITE_FOR));
     }
 
-    /// The Lease was renewed by a request that was sent at this time; or it is not ours.
-    fn set_lease(&self, sent_at: Option<Instant>) {
-        let until = sent_at.map(|at| at + WRITE_FOR);
-        *self.0.write_until.lock().unwrap_or_else(PoisonError::into_inner) = until;
+    /// The Lease is not ours.
+    fn lost(&self) {
+        self.0.lease_until.send_replace(None);
+        self.lapsed();
+    }
+
+    /// There is no term without a Lease that is renewed.
+    fn lapsed(&self) {
+        if self.epoch().is_some() {
+            self.set_phase(Phase::Waiting);
+        }
     }
 
     fn has_lease(&self) -> bool {
-        self.write_until().is_some_and(|until| self.0.clock.instant() < until)
+        self.0.lease_until.borrow().is_some_and(|until| self.0.clock.instant() < until)
+    }
+
+    /// Waits until the Lease is ours, or until it no longer is.
+    async fn lease_is(&self, ours: bool) {
+        let mut until = self.0.lease_until.subscribe();
+        loop {
+            let reaches = *until.borrow_and_update();
+            if self.has_lease() == ours {
+                return;
+            }
+            let left = reaches.map(|at| at.saturating_duration_since(self.0.clock.instant()));
+            tokio::select! {
+                biased;
+                // It ends only with the process: we hold the other end.
+                _changed = until.changed() => {}
+                () = self.0.clock.sleep(left.unwrap_or_default()), if !ours => {}
+            }
+        }
     }
 
     fn set_phase(&self, phase: Phase) {

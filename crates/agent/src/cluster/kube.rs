@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! apply · delete · list · lease ──▶ Ask ──▶ limit ──▶ API server ──▶ answer, or an error by its code
-//! watch ──▶ Watch: list, then follow, then resume ──▶ Lines ──▶ Seen
+//! watch ──▶ Watch: list, then follow, then resume ──▶ Lines ──▶ Seen; a lease is read again instead
 //! ```
 
 mod ask;
@@ -29,6 +29,7 @@ use self::{
     ask::Ask,
     door::Door,
     fault::{Failure, garbled, unreadable},
+    lease::LeaseWatch,
     watch::Watch,
 };
 pub use self::{
@@ -226,7 +227,7 @@ impl Cluster for Kube {
     fn leases<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<Vec<Lease>>> {
         Box::pin(async move {
             let answer = self.door.ask(Ask::list(Resource::Lease).within(namespace).urgent()).await?;
-            lease::read_all(&answer)
+            Ok(lease::read_list(&answer)?.0)
         })
     }
 
@@ -239,5 +240,13 @@ impl Cluster for Kube {
             };
             lease::read(&self.door.ask(ask.json(&body).urgent()).await?)
         })
+    }
+
+    fn watch_lease(&self, namespace: &str, name: &str) -> BoxStream<'static, Result<Option<Lease>>> {
+        let watch = LeaseWatch::new(self.clone(), namespace, name);
+        Box::pin(futures_util::stream::unfold(watch, |mut watch| async move {
+            let now = watch.step().await;
+            Some((now, watch))
+        }))
     }
 }

@@ -168,8 +168,7 @@ impl<C: Cluster> Actor<C> {
         body: &Value,
         done: &mut Done,
     ) -> Result<Arc<Live>, Stop> {
-        self.term.may_write()?;
-        let live = self.cluster.apply(manager, object, body).await?;
+        let live = self.term.within(self.cluster.apply(manager, object, body)).await??;
         done.writes += 1;
         let stored = live.json().expect("a pod is never applied");
         let live = Arc::new(live);
@@ -195,8 +194,7 @@ impl<C: Cluster> Actor<C> {
             if now.is_none_or(|now| now.uid != live.uid || now.is_deleting) {
                 continue;
             }
-            self.term.may_write()?;
-            let deleted = self.cluster.delete(&live.object, &live.uid).await;
+            let deleted = self.term.within(self.cluster.delete(&live.object, &live.uid)).await?;
             deleted.map_err(|error| Stop::from(error).about(&live.object))?;
             self.cache.note_deleted(&live.object, &live.uid);
             done.deletes += 1;

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use futures_util::FutureExt as _;
 use model::{cluster::Epoch, id::HistoryId, kind::Kind, name::Line, watch::Census};
 use runtime::{clock::Clock, shutdown::Tasks};
 use tokio::{sync::watch, time::Instant};
@@ -73,23 +74,29 @@ impl Heart {
         let mut beats = 0;
         let mut begun_at = None;
         loop {
-            let wait =
-                if self.term.has_lease() { self.turn(&mut beats, &mut begun_at).await } else { self.rest() };
+            // Without the Lease there is no term, and nothing to say.
+            if !self.term.has_lease() {
+                self.term.lapsed();
+                tokio::select! {
+                    biased;
+                    () = tasks.stopping() => break,
+                    () = self.term.lease_is(true) => {}
+                }
+            }
+            let wait = tokio::select! {
+                biased;
+                () = tasks.stopping() => break,
+                () = self.term.lease_is(false) => continue,
+                wait = self.turn(&mut beats, &mut begun_at) => wait,
+            };
             tokio::select! {
                 biased;
                 () = tasks.stopping() => break,
+                () = self.term.lease_is(false) => {}
                 () = self.term.0.refused.notified() => self.lapse(),
                 () = self.clock.sleep(wait) => {}
             }
         }
-    }
-
-    /// Without the Lease there is no term.
-    fn rest(&self) -> Duration {
-        if self.term.epoch().is_some() {
-            self.term.set_phase(Phase::Waiting);
-        }
-        Duration::from_millis(100)
     }
 
     /// A report was refused: the term is over, and the next turn begins another, if the Lease is ours.
@@ -129,6 +136,8 @@ impl Heart {
             return self.every;
         };
         self.wish(answer);
+        // What was refused before this was of another term.
+        let _of_old = self.term.0.refused.notified().now_or_never();
         self.term.set_phase(Phase::Acting(epoch));
         self.every
     }

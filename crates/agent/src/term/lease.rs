@@ -1,43 +1,41 @@
 //! The Lease that says which agent of a cluster acts, and which region and shard the cluster is of.
+//!
+//! ```text
+//!            given up, or as it is for 11 s              taken
+//! standing by ───────────────────────────▶ look, take ──────────▶ holding: renewed every 2 s
+//!  (watches)  ◀───────────────────────────                            │
+//!      ▲              another was quicker                             │
+//!      └───────────────────── a renewal is refused ───────────────────┘
+//! ```
+//!
+//! A watch only says when to look; whose the Lease is, is decided from a list, and written to the very state that the
+//! list showed. So of two who would have it one is refused, however late they hear of anything.
 
-use std::{collections::BTreeMap, time::Duration};
+mod claim;
 
-use model::name::Placement;
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, stream::BoxStream};
 use runtime::{clock::Clock, ready::Component, shutdown::Tasks};
 use tokio::time::Instant;
 
+use self::claim::{Claimant, EXPIRE, Move, Sighting, Tenure, is_free, is_ours, sight};
 use super::{Phase, Term};
-use crate::cluster::{Cluster, Error, Fault, Lease};
+use crate::{
+    cluster::{Cluster, Error, Fault, Lease},
+    metrics::LeaseMetrics,
+};
 
 /// How often it is renewed.
 const RENEW: Duration = Duration::from_secs(2);
 
-/// A Lease that did not change for this long is nobody's.
-const EXPIRE: Duration = Duration::from_secs(11);
+/// How long one attempt may take: another has to fit before the Lease no longer reaches.
+const PATIENCE: Duration = Duration::from_secs(4);
 
-const REGION: &str = "unkey.com/region";
-const SHARD: &str = "unkey.com/shard";
+const _: () = assert!(PATIENCE.as_secs() * 2 <= super::WRITE_FOR.as_secs());
 
-/// What every agent's Lease begins with.
-const PREFIX: &str = "krane-";
-
-/// What is to be done about the Lease.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Move {
-    /// Write this: it is ours, or becomes ours.
-    Write(Lease),
-    /// Somebody else holds it.
-    Wait,
-    /// The cluster is another place's, as this says.
-    Keep(String),
-}
-
-/// The Lease as it was last seen, and since when it is as it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Sighting {
-    revision: Option<String>,
-    at: Instant,
-}
+/// How often a standby looks by itself, whatever its watch shows.
+const LOOK: Duration = Duration::from_secs(30);
 
 /// Keeps the Lease of this place, and gives it up at the end.
 pub(crate) struct Keeper<C> {
@@ -48,37 +46,208 @@ pub(crate) struct Keeper<C> {
     pub(crate) holder: String,
     /// Where it is shown that the Lease cannot be had. That it is another's is as it should be.
     pub(crate) component: Component,
+    pub(crate) metrics: LeaseMetrics,
+}
+
+/// What this process knows of the Lease.
+#[derive(Default)]
+struct Known {
+    /// As we last wrote it, if nothing was heard to the contrary.
+    held: Option<Lease>,
+    tenure: Tenure,
+    seen: Option<Sighting>,
+    watch: Option<BoxStream<'static, Result<Option<Lease>, Error>>>,
+    /// Who is known to hold it, for whoever reads the log.
+    holder: Option<String>,
+}
+
+/// How an attempt to have the Lease ended.
+enum Outcome {
+    Ours,
+    /// It changed since we read it: it is not what we thought.
+    Beaten,
+    /// It is theirs for so long.
+    Theirs(Duration),
+    Foreign(String),
+}
+
+/// What is done until the next attempt.
+enum Rest {
+    Until(Instant),
+    /// Watching, with the Lease theirs until a time, if it may become ours at all.
+    StandBy(Option<Instant>),
 }
 
 impl<C: Cluster> Keeper<C> {
     /// Runs until the tasks stop.
     pub(crate) async fn run(self, tasks: Tasks) {
-        let mut held: Option<Lease> = None;
-        let mut seen: Option<Sighting> = None;
+        let mut known = Known::default();
         loop {
-            let sent_at = self.clock.instant();
-            match self.turn(&mut held, &mut seen).await {
-                Ok(true) => {
-                    self.term.set_lease(Some(sent_at));
-                    self.component.ready();
-                }
-                Ok(false) => self.term.set_lease(None),
-                // It may have been written all the same, or not: what was promised before still holds.
-                Err(error) => {
-                    self.complain(&error);
-                    held = None;
-                }
-            }
+            let rest = self.turn(&mut known).await;
             tokio::select! {
                 biased;
                 () = tasks.stopping() => break,
-                () = self.clock.sleep(RENEW) => {}
+                () = self.rest(rest, &mut known) => {}
             }
         }
-        if let Some(lease) = held {
-            self.give_up(lease).await;
-        }
+        self.give_up(known).await;
         self.component.retire();
+    }
+
+    /// Takes or renews the Lease, if it can be had, and says so to whoever waits for it.
+    async fn turn(&self, known: &mut Known) -> Rest {
+        // Before anything is sent: from here on it reaches.
+        let sent_at = self.clock.instant();
+        let attempt = tokio::select! {
+            biased;
+            attempt = self.attempt(known) => attempt,
+            () = self.clock.sleep(PATIENCE) => {
+                Err(Error::new(Fault::Unavailable, format!("no answer within {PATIENCE:?}")))
+            }
+        };
+        let again = Rest::Until(sent_at + RENEW);
+        match attempt {
+            Ok(Outcome::Ours) => {
+                self.term.renewed(sent_at);
+                self.component.ready();
+                self.note_holder(known, Some(&self.holder));
+                known.watch = None;
+                again
+            }
+            Ok(Outcome::Beaten) => {
+                self.term.lost();
+                self.note_holder(known, None);
+                again
+            }
+            Ok(Outcome::Theirs(left)) => {
+                self.term.lost();
+                self.term.set_phase(Phase::Waiting);
+                self.component.ready();
+                Rest::StandBy(Some(self.clock.instant() + left))
+            }
+            Ok(Outcome::Foreign(reason)) => {
+                self.term.lost();
+                self.note_holder(known, None);
+                self.component.degraded(reason.clone());
+                self.term.set_phase(Phase::Reading(reason));
+                Rest::StandBy(None)
+            }
+            // It may have been written all the same, or not: what was promised before still holds.
+            Err(error) => {
+                self.complain(&error);
+                again
+            }
+        }
+    }
+
+    /// Writes the Lease if it is ours or can be. One that is dropped in the middle knows no more what it holds.
+    async fn attempt(&self, known: &mut Known) -> Result<Outcome, Error> {
+        let wanted = if let Some(lease) = known.held.take() {
+            Move::Write(lease)
+        } else {
+            let now = self.clock.instant();
+            let leases = self.cluster.leases(&self.namespace).await?;
+            let ours = leases.iter().find(|lease| lease.name == claim::name(self.term.here()));
+            let since = sight(&mut known.seen, ours, now);
+            let unchanged_for = now.saturating_duration_since(since);
+            let wanted = claim::next(self.claimant(known.tenure), &leases, unchanged_for);
+            if matches!(wanted, Move::Wait(_)) {
+                self.note_holder(known, ours.and_then(|lease| lease.holder.as_deref()));
+            }
+            wanted
+        };
+        match wanted {
+            Move::Write(lease) => self.write(lease, known).await,
+            Move::Wait(left) => Ok(Outcome::Theirs(left)),
+            Move::Keep(reason) => Ok(Outcome::Foreign(reason)),
+        }
+    }
+
+    async fn write(&self, lease: Lease, known: &mut Known) -> Result<Outcome, Error> {
+        let lease = Lease { renewed_at: Some(micros(&self.clock)), ..lease };
+        let tenure = Tenure::Of(lease.transitions);
+        // Whether or not we shall hear that it was written.
+        let is_renewal = std::mem::replace(&mut known.tenure, tenure) == tenure;
+        match self.cluster.put_lease(&self.namespace, &lease).await {
+            Ok(lease) => {
+                known.held = Some(lease);
+                Ok(Outcome::Ours)
+            }
+            Err(error) if error.fault == Fault::Conflict => {
+                if !is_renewal {
+                    known.tenure = Tenure::Over;
+                }
+                Ok(Outcome::Beaten)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn claimant(&self, tenure: Tenure) -> Claimant<'_> {
+        Claimant { here: self.term.here(), holder: &self.holder, tenure }
+    }
+
+    async fn rest(&self, rest: Rest, known: &mut Known) {
+        match rest {
+            Rest::Until(at) => self.sleep_until(at).await,
+            Rest::StandBy(theirs_until) => self.stand_by(theirs_until, known).await,
+        }
+    }
+
+    /// Watches the Lease until it is worth another look.
+    async fn stand_by(&self, theirs_until: Option<Instant>, known: &mut Known) {
+        let look_at = self.clock.instant() + LOOK;
+        let mut until = theirs_until.map_or(look_at, |at| at.min(look_at));
+        let name = claim::name(self.term.here());
+        let watch = known.watch.get_or_insert_with(|| self.cluster.watch_lease(&self.namespace, &name));
+        loop {
+            tokio::select! {
+                biased;
+                now = watch.next() => match now.expect("a watch goes on for ever") {
+                    Ok(lease) if is_free(lease.as_ref()) => return,
+                    Ok(lease) => {
+                        let since = sight(&mut known.seen, lease.as_ref(), self.clock.instant());
+                        if theirs_until.is_some() {
+                            until = look_at.min(since + EXPIRE);
+                        }
+                    }
+                    // Until it shows something again, we look ourselves.
+                    Err(error) => {
+                        tracing::warn!(%error, "the lease is watched again");
+                        until = until.min(self.clock.instant() + RENEW);
+                    }
+                },
+                () = self.sleep_until(until) => return,
+            }
+        }
+    }
+
+    async fn sleep_until(&self, at: Instant) {
+        self.clock.sleep(at.saturating_duration_since(self.clock.instant())).await;
+    }
+
+    /// The next agent need not wait, if the Lease is ours to give.
+    async fn give_up(&self, mut known: Known) {
+        self.term.lost();
+        if known.held.is_none() {
+            known.held = self.find_ours(known.tenure).await;
+        }
+        let Some(lease) = known.held else { return };
+        let lease = Lease { holder: None, ..lease };
+        match self.cluster.put_lease(&self.namespace, &lease).await {
+            Ok(_) => tracing::info!(lease = lease.name, "the lease was given up"),
+            Err(error) => {
+                tracing::warn!(%error, "the lease was not given up; the next agent waits until it expires");
+            }
+        }
+    }
+
+    /// The Lease, if it was written by us without our hearing of it.
+    async fn find_ours(&self, tenure: Tenure) -> Option<Lease> {
+        let Tenure::Of(_) = tenure else { return None };
+        let leases = self.cluster.leases(&self.namespace).await;
+        let leases = leases.inspect_err(|error| tracing::warn!(%error, "whose the lease is, is not known"));
+        leases.ok()?.into_iter().find(|lease| is_ours(lease, self.claimant(tenure)))
     }
 
     fn complain(&self, error: &Error) {
@@ -91,108 +260,26 @@ impl<C: Cluster> Keeper<C> {
             .degraded(format!("the lease in namespace {namespace} is not to be had: {error}{hint}"));
     }
 
-    /// Takes or renews the Lease; says whether it is ours.
-    async fn turn(&self, held: &mut Option<Lease>, seen: &mut Option<Sighting>) -> Result<bool, Error> {
-        let now = self.clock.instant();
-        let wanted = if let Some(lease) = held.take() {
-            Move::Write(self.renewed(lease))
-        } else {
-            let leases = self.cluster.leases(&self.namespace).await?;
-            let name = format!("{PREFIX}{}", self.term.here().shard);
-            let ours = leases.iter().find(|lease| lease.name == name);
-            let since = sight(seen, ours, now);
-            self.next(&leases, ours, now.saturating_duration_since(since))
-        };
-        match wanted {
-            Move::Write(lease) => match self.cluster.put_lease(&self.namespace, &lease).await {
-                Ok(lease) => {
-                    *held = Some(lease);
-                    Ok(true)
-                }
-                // Somebody else was quicker; the next turn reads what they wrote.
-                Err(error) if error.fault == Fault::Conflict => Ok(false),
-                Err(error) => Err(error),
-            },
-            Move::Wait => {
-                self.component.ready();
-                self.term.set_phase(Phase::Waiting);
-                Ok(false)
+    /// Tells who holds the Lease whenever that is another.
+    fn note_holder(&self, known: &mut Known, holder: Option<&str>) {
+        if known.holder.as_deref() == holder {
+            return;
+        }
+        let (lease, ours) = (claim::name(self.term.here()), Some(self.holder.as_str()));
+        if known.holder.as_deref() == ours {
+            tracing::warn!(lease, "the lease was lost");
+            self.metrics.lost.inc();
+        }
+        match holder {
+            Some(_) if holder == ours => {
+                tracing::info!(lease, "the lease is ours");
+                self.metrics.taken.inc();
             }
-            Move::Keep(reason) => {
-                self.component.degraded(reason.clone());
-                self.term.set_phase(Phase::Reading(reason));
-                Ok(false)
-            }
+            Some(holder) => tracing::info!(lease, holder, "another agent holds the lease; standing by"),
+            None => {}
         }
+        known.holder = holder.map(ToOwned::to_owned);
     }
-
-    async fn give_up(&self, lease: Lease) {
-        self.term.set_lease(None);
-        let lease = Lease { holder: None, ..lease };
-        if let Err(error) = self.cluster.put_lease(&self.namespace, &lease).await {
-            tracing::warn!(%error, "the lease was not given up; the next agent waits until it expires");
-        }
-    }
-}
-
-impl<C> Keeper<C> {
-    fn next(&self, leases: &[Lease], ours: Option<&Lease>, unchanged_for: Duration) -> Move {
-        if let Some(reason) = foreign(leases, self.term.here()) {
-            return Move::Keep(reason);
-        }
-        let lease = match ours {
-            None => Lease { name: format!("{PREFIX}{}", self.term.here().shard), ..Lease::default() },
-            Some(lease) => {
-                let other =
-                    lease.holder.as_deref().filter(|holder| !holder.is_empty() && *holder != self.holder);
-                if other.is_some() && unchanged_for < EXPIRE {
-                    return Move::Wait;
-                }
-                lease.clone()
-            }
-        };
-        Move::Write(self.renewed(lease))
-    }
-
-    /// The same Lease, held by us from now on.
-    fn renewed(&self, mut lease: Lease) -> Lease {
-        if lease.holder.as_deref() != Some(&self.holder) {
-            // The first who holds it took it from nobody.
-            lease.transitions += u32::from(lease.revision.is_some());
-            lease.holder = Some(self.holder.clone());
-        }
-        lease.renewed_at = Some(micros(&self.clock));
-        lease.duration = Some(EXPIRE);
-        lease.annotations.extend(annotations(self.term.here()));
-        lease
-    }
-}
-
-/// Since when the Lease is as it is, by our own clock.
-fn sight(seen: &mut Option<Sighting>, lease: Option<&Lease>, now: Instant) -> Instant {
-    let revision = lease.and_then(|lease| lease.revision.clone());
-    match seen {
-        Some(sighting) if sighting.revision == revision => sighting.at,
-        _ => seen.insert(Sighting { revision, at: now }).at,
-    }
-}
-
-/// Why this cluster is another region's, if one of its agents left its Lease here.
-fn foreign(leases: &[Lease], here: &Placement) -> Option<String> {
-    let ours = annotations(here);
-    let agents = leases.iter().filter(|lease| lease.name.starts_with(PREFIX));
-    agents.into_iter().find_map(|lease| {
-        let region = lease.annotations.get(REGION)?;
-        let shard = lease.annotations.get(SHARD)?;
-        let is_same_region = Some(region) == ours.get(REGION);
-        let is_same_shard = lease.name != format!("{PREFIX}{}", here.shard) || Some(shard) == ours.get(SHARD);
-        (!is_same_region || !is_same_shard)
-            .then(|| format!("lease {} is of {region}, shard {shard}, and we are of {here}", lease.name))
-    })
-}
-
-fn annotations(here: &Placement) -> BTreeMap<String, String> {
-    BTreeMap::from([(REGION.to_owned(), here.region.to_string()), (SHARD.to_owned(), here.shard.to_string())])
 }
 
 /// The time as Kubernetes writes it in a Lease: to the microsecond.

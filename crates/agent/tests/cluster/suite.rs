@@ -371,6 +371,36 @@ pub async fn a_lease_may_be_given_up(setting: &impl Setting) {
     assert_eq!(given_up.holder, None);
 }
 
+/// What a standby waits for: that it is renewed, given up, and taken.
+pub async fn a_lease_is_watched(setting: &impl Setting) {
+    let namespace = setting.own_namespace();
+    let mut shown = setting.cluster().watch_lease(&namespace, "krane-default");
+    assert_eq!(soon(shown.next()).await.unwrap(), Ok(None), "first as it is");
+    let put = |lease: Lease| {
+        let namespace = namespace.clone();
+        async move { setting.cluster().put_lease(&namespace, &lease).await.unwrap() }
+    };
+    let named =
+        |name: &str| Lease { name: name.to_owned(), holder: Some("one".to_owned()), ..Lease::default() };
+    put(named("krane-other")).await;
+    let mut held = put(named("krane-default")).await;
+    for holder in [Some("one"), Some("one"), None, Some("two")] {
+        let shows_it = async {
+            loop {
+                // One state may be shown twice; others' are never.
+                let lease = shown.next().await.unwrap().unwrap().expect("it is there");
+                assert_eq!(lease.name, "krane-default");
+                if lease == held {
+                    break;
+                }
+            }
+        };
+        soon(shows_it).await;
+        held.holder = holder.map(ToOwned::to_owned);
+        held = put(held).await;
+    }
+}
+
 pub async fn an_unknown_field_is_refused(setting: &impl Setting) {
     let mut body = setting.replica_set("one");
     body["spec"]["template"]["spec"]["nodeClass"] = json!("untrusted");
@@ -414,6 +444,7 @@ macro_rules! claims {
             a_field_of_another_manager_stays,
             a_field_that_is_no_longer_applied_is_removed,
             a_lease_is_taken_by_one_of_two,
+            a_lease_is_watched,
             a_lease_may_be_given_up,
             a_list_and_then_a_watch_miss_nothing,
             a_list_has_name_uid_and_revision,

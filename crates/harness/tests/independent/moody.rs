@@ -135,6 +135,10 @@ impl Cluster for Moody {
     fn put_lease<'a>(&'a self, namespace: &'a str, lease: &'a Lease) -> BoxFuture<'a, Result<Lease>> {
         self.kube.put_lease(namespace, lease)
     }
+
+    fn watch_lease(&self, namespace: &str, name: &str) -> BoxStream<'static, Result<Option<Lease>>> {
+        self.kube.watch_lease(namespace, name)
+    }
 }
 
 /// Stands before the API server, and keeps some requests to itself.

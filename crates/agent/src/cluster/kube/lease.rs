@@ -1,16 +1,26 @@
 //! Leases of `coordination.k8s.io`, as the API has them and as we do.
 
+mod watch;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+pub(super) use self::watch::LeaseWatch;
 use super::fault::garbled;
 use crate::cluster::{Lease, Result};
 
 #[derive(Deserialize)]
 struct Leases {
+    metadata: ListMetadata,
     items: Vec<Sent>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMetadata {
+    resource_version: String,
 }
 
 #[derive(Deserialize)]
@@ -38,13 +48,19 @@ struct Spec {
     renew_time: Option<String>,
 }
 
-pub(super) fn read_all(answer: &[u8]) -> Result<Vec<Lease>> {
-    let Leases { items } = serde_json::from_slice(answer).map_err(garbled)?;
-    Ok(items.into_iter().map(Lease::from).collect())
+/// The leases of a list, and its revision.
+pub(super) fn read_list(answer: &[u8]) -> Result<(Vec<Lease>, String)> {
+    let Leases { metadata, items } = serde_json::from_slice(answer).map_err(garbled)?;
+    Ok((items.into_iter().map(Lease::from).collect(), metadata.resource_version))
 }
 
 pub(super) fn read(answer: &[u8]) -> Result<Lease> {
     let sent: Sent = serde_json::from_slice(answer).map_err(garbled)?;
+    Ok(sent.into())
+}
+
+fn read_object(object: Value) -> Result<Lease> {
+    let sent: Sent = serde_json::from_value(object).map_err(garbled)?;
     Ok(sent.into())
 }
 

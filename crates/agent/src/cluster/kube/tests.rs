@@ -1,5 +1,6 @@
 //! What we do when an API server does what the real ones rarely do. Time is paused.
 
+mod lease;
 mod server;
 
 use std::{
