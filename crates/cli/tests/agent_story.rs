@@ -1,5 +1,7 @@
 //! The story as processes: a control plane and an agent, each the binary with its file, before a real API server.
 
+#[path = "agent_story/leadership.rs"]
+mod leadership;
 #[path = "agent_story/process.rs"]
 mod process;
 

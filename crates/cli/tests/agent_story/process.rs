@@ -63,11 +63,21 @@ impl Process {
         self.address
     }
 
+    /// Sends it a signal, by its name.
+    pub async fn signal(&self, name: &str) {
+        let pid = self.child.id().expect("it runs").to_string();
+        let killed = Command::new("kill").args([&format!("-{name}"), &pid]).status().await;
+        assert!(killed.expect("kill is there").success());
+    }
+
+    /// Ends it in the middle of whatever it does.
+    pub async fn kill(mut self) {
+        self.child.kill().await.expect("it is ours");
+    }
+
     /// Asks it to end, as Kubernetes would; it must end well.
     pub async fn terminate(mut self) {
-        let pid = self.child.id().expect("it runs").to_string();
-        let killed = Command::new("kill").args(["-TERM", &pid]).status().await;
-        assert!(killed.expect("kill is there").success());
+        self.signal("TERM").await;
         let ended = timeout(PATIENCE, self.child.wait()).await.expect("it ends soon").expect("it is ours");
         assert!(ended.success(), "{ended}:\n{}", read(&self.log));
     }
