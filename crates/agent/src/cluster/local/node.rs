@@ -10,7 +10,7 @@ pub trait Node: Send + Sync + 'static {
     fn bind(&self, pod: &mut Value);
 
     /// Begins to run a pod, and tells what becomes of it.
-    fn start(&self, pod: &Value, tell: Tell) -> Box<dyn Running>;
+    fn start(&self, pod: &Value, secrets: Secrets, tell: Tell) -> Box<dyn Running>;
 }
 
 /// A pod that runs. One that is dropped is ended at once.
@@ -39,5 +39,22 @@ impl Tell {
 
     pub fn tell(&self, told: Told) {
         (self.0)(told);
+    }
+}
+
+/// What a node may read of its cluster: a Secret by its namespace and name, as it is now. It is asked while a pod runs,
+/// never from within `bind`, `start` or `stop`, and does not keep the cluster alive.
+#[derive(Clone)]
+pub struct Secrets(Arc<ReadSecret>);
+
+type ReadSecret = dyn Fn(&str, &str) -> Option<Value> + Send + Sync;
+
+impl Secrets {
+    pub fn new(read: impl Fn(&str, &str) -> Option<Value> + Send + Sync + 'static) -> Secrets {
+        Secrets(Arc::new(read))
+    }
+
+    pub fn read(&self, namespace: &str, name: &str) -> Option<Value> {
+        (self.0)(namespace, name)
     }
 }
