@@ -7,7 +7,11 @@ pub mod local;
 use std::{fmt, time::Duration};
 
 use futures_util::{future::BoxFuture, stream::BoxStream};
-use model::{cluster::ApplyReason, name::Line};
+use model::{
+    cluster::ApplyReason,
+    kind::Kind,
+    name::{Line, Shard},
+};
 use serde_json::Value;
 
 use crate::object::{Live, Ref, Type, Uid};
@@ -52,6 +56,23 @@ pub trait Cluster: Send + Sync + 'static {
     /// left out, and one may be shown twice. It goes on for ever; after an error it goes on when it is polled again,
     /// and has waited as long as is decent.
     fn watch_lease(&self, namespace: &str, name: &str) -> BoxStream<'static, Result<Option<Lease>>>;
+}
+
+/// What a watch of a type is shown: a namespace, and what it has once, is every shard's; pods are looked at only
+/// for users' deployments.
+fn selector(ty: Type, shard: &Shard) -> String {
+    use crate::labels::selector;
+    match ty {
+        Type::Namespace | Type::ServiceAccount => selector(None, None),
+        Type::Pod => selector(Some(Kind::Deployment), Some(shard)),
+        Type::CiliumNetworkPolicy
+        | Type::Secret
+        | Type::Service
+        | Type::ReplicaSet
+        | Type::Deployment
+        | Type::HorizontalPodAutoscaler
+        | Type::PodDisruptionBudget => selector(None, Some(shard)),
+    }
 }
 
 /// What a watch shows.

@@ -8,9 +8,11 @@ mod compare;
 mod live;
 mod manifest;
 mod quantity;
+mod shape;
 
 use std::{fmt, sync::Arc};
 
+pub(crate) use self::shape::Shape;
 pub use self::{
     compare::difference,
     live::{Body, Live, Stamp, Uid, Unreadable},

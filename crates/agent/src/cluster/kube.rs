@@ -9,7 +9,7 @@ mod ask;
 mod config;
 mod door;
 mod fault;
-mod lease;
+pub(super) mod lease;
 mod lines;
 mod page;
 mod requests;
@@ -36,7 +36,7 @@ pub use self::{
     config::{ConnectError, KubeConfig},
     requests::{Outcome, Requests},
 };
-use super::{Cluster, Error, Fault, Lease, Manager, Result, Seen, Sight};
+use super::{Cluster, Error, Fault, Lease, Manager, Result, Seen, Sight, selector};
 use crate::{
     object::{Live, Ref, Type, Uid},
     rbac::{self, Resource, Verb},
@@ -149,25 +149,6 @@ impl Kube {
             Some(token) => ask.query("continue", token),
             None => ask,
         }
-    }
-}
-
-/// What a watch of a type is shown: a namespace, and what it has once, is every shard's; pods are looked at only
-/// for users' deployments.
-fn selector(ty: Type, shard: &Shard) -> String {
-    use model::kind::Kind;
-
-    use crate::labels::selector;
-    match ty {
-        Type::Namespace | Type::ServiceAccount => selector(None, None),
-        Type::Pod => selector(Some(Kind::Deployment), Some(shard)),
-        Type::CiliumNetworkPolicy
-        | Type::Secret
-        | Type::Service
-        | Type::ReplicaSet
-        | Type::Deployment
-        | Type::HorizontalPodAutoscaler
-        | Type::PodDisruptionBudget => selector(None, Some(shard)),
     }
 }
 

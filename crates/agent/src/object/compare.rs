@@ -3,14 +3,13 @@
 //! Kubernetes says of each list and map whether it belongs to one writer as a whole or to many by its parts. In what
 //! is ours as a whole, one element more is a difference; in the rest only our own elements count.
 
-use std::fmt;
-
 use model::id::HistoryId;
 use serde_json::{Map, Value};
 
 use super::{
-    Quantity, Type,
+    Quantity,
     live::{CHANGE, HISTORY, VERSION},
+    shape::{Path, Shape},
 };
 use crate::labels::SHARD;
 
@@ -20,9 +19,7 @@ static NOTHING: Value = Value::Null;
 ///
 /// That it was last written for an older change is no difference.
 pub fn difference(wanted: &Value, live: &Value) -> Option<String> {
-    let is_custom = wanted["kind"] == Type::CiliumNetworkPolicy.kind();
-    let shape =
-        if is_custom { Shape::Custom } else { Shape::BuiltIn { is_service: wanted["kind"] == "Service" } };
+    let shape = Shape::of(&wanted["kind"]);
     let Value::Object(fields) = wanted else { return scalar(shape, &Path::ROOT, wanted, live) };
     fields.iter().find_map(|(name, value)| {
         let path = Path::ROOT.field(name);
@@ -65,84 +62,6 @@ fn written_for(path: &Path<'_>, key: &str, wanted: &Map<String, Value>, live: &V
 fn signed(path: &Path<'_>, live: &Value) -> Option<String> {
     let is_history = live.as_str().is_some_and(|text| text.parse::<HistoryId>().is_ok());
     (!is_history).then(|| path.to_string())
-}
-
-/// What the API server knows of an object's fields.
-#[derive(Debug, Clone, Copy)]
-enum Shape {
-    BuiltIn {
-        is_service: bool,
-    },
-    /// Every list and every selector is one writer's as a whole, and what is stored is what was sent.
-    Custom,
-}
-
-impl Shape {
-    /// What tells the elements of a list apart, if they belong to many writers.
-    fn merge_keys(self, list: &str) -> Option<&'static [&'static str]> {
-        let Shape::BuiltIn { is_service } = self else { return None };
-        match list {
-            "containers" | "initContainers" | "env" | "volumes" | "imagePullSecrets" => Some(&["name"]),
-            "volumeMounts" => Some(&["mountPath"]),
-            "ports" if is_service => Some(&["port", "protocol"]),
-            "ports" => Some(&["containerPort", "protocol"]),
-            "topologySpreadConstraints" => Some(&["topologyKey", "whenUnsatisfiable"]),
-            "ownerReferences" => Some(&["uid"]),
-            _ => None,
-        }
-    }
-
-    /// Whether a map belongs to one writer as a whole.
-    fn is_atomic(self, map: &str) -> bool {
-        match self {
-            Shape::BuiltIn { .. } => {
-                ["selector", "labelSelector", "namespaceSelector", "nodeSelector", "scaleTargetRef"]
-                    .contains(&map)
-            }
-            Shape::Custom => ["endpointSelector", "nodeSelector"].contains(&map),
-        }
-    }
-
-    /// Whether a value says what its absence says too, so that the API server does not keep it.
-    fn is_dropped(self, path: &Path<'_>, value: &Value) -> bool {
-        let (parent, field) = (path.up.map_or("", Path::name), path.name());
-        match (self, value) {
-            (_, Value::Null) => true,
-            (Shape::Custom, _) => false,
-            (_, Value::Array(list)) => list.is_empty(),
-            // An empty map is no map; an empty choice, like that of a volume's source, is still one.
-            (_, Value::Object(map)) => {
-                map.is_empty() && ["labels", "annotations", "data", "limits", "requests"].contains(&field)
-            }
-            (_, Value::String(text)) => text.is_empty() && (parent, field) == ("env", "value"),
-            (_, Value::Bool(is)) => {
-                !is && ["hostNetwork", "publishNotReadyAddresses", "readOnly"].contains(&field)
-            }
-            (_, Value::Number(number)) => {
-                number.as_i64() == Some(0) && ["initialDelaySeconds", "minReadySeconds"].contains(&field)
-            }
-        }
-    }
-
-    /// Whether the API server puts this into what we sent without it.
-    fn is_default(self, path: &Path<'_>, name: &str, value: &Value) -> bool {
-        let is_empty = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
-        let is_icmp = matches!(self, Shape::Custom) && path.name() == "fields" && name == "family";
-        is_empty || (is_icmp && value == "IPv4")
-    }
-
-    fn is_quantity(self, path: &Path<'_>) -> bool {
-        let Shape::BuiltIn { .. } = self else { return false };
-        let parent = path.up.map_or("", Path::name);
-        ["limits", "requests"].contains(&parent)
-            || ["sizeLimit", "averageValue"].contains(&path.name())
-            || (parent, path.name()) == ("target", "value")
-    }
-
-    fn is_int_or_string(self, path: &Path<'_>) -> bool {
-        let names = ["maxUnavailable", "minAvailable", "maxSurge", "port", "targetPort"];
-        matches!(self, Shape::BuiltIn { .. }) && names.contains(&path.name())
-    }
 }
 
 /// Compares what may have more in it than we want.
@@ -227,60 +146,6 @@ fn scalar(shape: Shape, path: &Path<'_>, wanted: &Value, live: &Value) -> Option
             _ => false,
         };
     (!is_same).then(|| path.to_string())
-}
-
-/// Where we are. It is written out only if there is something to say.
-struct Path<'a> {
-    up: Option<&'a Path<'a>>,
-    step: Step<'a>,
-}
-
-enum Step<'a> {
-    Root,
-    Field(&'a str),
-    Element { index: usize, key: Option<&'a str> },
-}
-
-impl<'a> Path<'a> {
-    const ROOT: Path<'static> = Path { up: None, step: Step::Root };
-
-    fn field(&'a self, name: &'a str) -> Path<'a> {
-        Path { up: Some(self), step: Step::Field(name) }
-    }
-
-    fn index(&'a self, index: usize) -> Path<'a> {
-        self.element(index, None)
-    }
-
-    fn element(&'a self, index: usize, key: Option<&'a str>) -> Path<'a> {
-        Path { up: Some(self), step: Step::Element { index, key } }
-    }
-
-    /// The field that this is, or is an element of.
-    fn name(&self) -> &'a str {
-        match (&self.step, self.up) {
-            (Step::Field(name), _) => name,
-            (Step::Element { .. }, Some(up)) => up.name(),
-            (Step::Element { .. } | Step::Root, _) => "",
-        }
-    }
-}
-
-impl fmt::Display for Path<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(up) = self.up {
-            fmt::Display::fmt(up, f)?;
-        }
-        let is_first = self.up.is_none_or(|up| matches!(up.step, Step::Root));
-        match self.step {
-            Step::Root => Ok(()),
-            Step::Field(name) if name.contains(['.', '/']) => write!(f, "[{name}]"),
-            Step::Field(name) if is_first => f.write_str(name),
-            Step::Field(name) => write!(f, ".{name}"),
-            Step::Element { key: Some(key), .. } => write!(f, "[{key}]"),
-            Step::Element { index, key: None } => write!(f, "[{index}]"),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -3,10 +3,9 @@
 
 use agent::{
     cluster::{
-        Cluster as _, Fault,
+        Cluster as _, Error, Fault,
         kube::{Kube, KubeConfig, Requests},
     },
-    labels::{Belonging, Owner, Subject},
     object::{Ref, Type},
     rbac,
 };
@@ -15,11 +14,11 @@ use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use model::{kind::Kind, name::Shard};
+use model::name::Shard;
 use runtime::{clock::Clock, random::Random};
 use serde_json::{Value, json};
 
-use crate::suite::{Setting, soon};
+use crate::suite::{self, Setting, soon};
 
 pub struct Real {
     cluster: Kube,
@@ -125,16 +124,7 @@ impl Real {
     }
 
     async fn make_namespace(&self) {
-        let owner = Owner {
-            kind: Kind::Deployment,
-            subject: Subject::Namespace,
-            belonging: Belonging::default(),
-            shard: None,
-        };
-        let namespace = json!({
-            "apiVersion": "v1", "kind": "Namespace",
-            "metadata": { "name": self.namespace(), "labels": owner.labels() },
-        });
+        let namespace = suite::namespace(&self.namespace());
         self.apply(&Ref::new(Type::Namespace, "", &self.namespace()), &namespace).await;
     }
 }
@@ -166,6 +156,41 @@ impl Setting for Real {
             Kube::new(self.client().await, &config, shard, self.requests.clone(), clock, random)
         }
     }
+
+    async fn edit(&self, object: &Ref, operations: &[Value]) -> Result<Value, Error> {
+        let path = format!("{}?fieldManager=stranger", path(object));
+        let request = Request::builder().method(Method::PATCH).uri(path);
+        let request = request.header("content-type", "application/json-patch+json");
+        let body = Value::from(operations.to_vec()).to_string().into_bytes();
+        let answer = client_as(None).await.request(request.body(body).unwrap()).await;
+        answer.map_err(|error| match error {
+            kube::Error::Api(status) if status.code == 404 => Error::new(Fault::NotFound, status.message),
+            kube::Error::Api(status) if status.code == 409 => Error::new(Fault::Conflict, status.message),
+            kube::Error::Api(status) if status.code < 500 => Error::new(Fault::Refused, status.message),
+            error => Error::new(Fault::Unavailable, error.to_string()),
+        })
+    }
+
+    async fn get(&self, object: &Ref) -> Option<Value> {
+        let request = Request::builder().uri(path(object)).body(Vec::new()).unwrap();
+        match client_as(None).await.request(request).await {
+            Ok(found) => Some(found),
+            Err(kube::Error::Api(status)) if status.code == 404 => None,
+            Err(error) => panic!("{object}: {error}"),
+        }
+    }
+
+    async fn remove(&self, object: &Ref) {
+        ask(&client_as(None).await, Method::DELETE, &path(object), None).await;
+    }
+}
+
+/// Where the API server has an object.
+fn path(object: &Ref) -> String {
+    let Ref { ty, namespace, name } = object;
+    let group = if ty.group().is_empty() { "/api".to_owned() } else { format!("/apis/{}", ty.group()) };
+    let place = if ty.is_namespaced() { format!("/namespaces/{namespace}") } else { String::new() };
+    format!("{group}/{}{place}/{}/{name}", ty.version(), ty.plural())
 }
 
 fn kube_on(client: Client, shard: &str, requests: &Requests, config: &KubeConfig) -> Kube {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use agent::{
-    cluster::{Cluster, Fault, Lease, Manager, Seen, Sight, cache::Cache},
+    cluster::{Cluster, Error, Fault, Lease, Manager, Seen, Sight, cache::Cache},
     labels::{Belonging, Owner, Subject},
     object::{Live, Ref, Type, Uid},
 };
@@ -36,6 +36,13 @@ pub trait Setting {
     fn shard(&self) -> Shard;
     /// The same cluster, as the agent of another shard sees it.
     fn of_shard(&self, shard: &str) -> impl Future<Output = Self::Cluster>;
+
+    /// Somebody who is none of us changes an object, by the operations of a JSON patch.
+    fn edit(&self, object: &Ref, operations: &[Value]) -> impl Future<Output = Result<Value, Error>>;
+    /// The object as it is, with everything.
+    fn get(&self, object: &Ref) -> impl Future<Output = Option<Value>>;
+    /// Somebody else deletes an object, in the background.
+    fn remove(&self, object: &Ref) -> impl Future<Output = ()>;
 
     fn labels(&self) -> BTreeMap<&'static str, String> {
         self.owner().labels()
@@ -96,6 +103,17 @@ pub trait Setting {
     async fn scale(&self, object: &Ref, body: &Value) -> Live {
         self.cluster().apply(Manager::Scale, object, body).await.unwrap()
     }
+}
+
+/// A namespace of users' things, as we apply it.
+pub fn namespace(name: &str) -> Value {
+    let owner = Owner {
+        kind: Kind::Deployment,
+        subject: Subject::Namespace,
+        belonging: Belonging::default(),
+        shard: None,
+    };
+    json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name, "labels": owner.labels() } })
 }
 
 /// Takes what a watch shows into a cache until it has what is waited for.
@@ -434,8 +452,8 @@ pub async fn a_cluster_knows_itself(setting: &impl Setting) {
 
 /// Every claim as a test of its own, in a setting of its own.
 macro_rules! claims {
-    ($setting:expr) => {
-        suite::claims! { $setting;
+    ($setting:expr $(, $time:ident = $paused:expr)?) => {
+        suite::claims! { $setting, [$($time = $paused)?];
             a_cluster_knows_itself,
             a_delete_goes_through_the_foreground,
             a_delete_of_what_is_not_there_succeeds,
@@ -459,13 +477,14 @@ macro_rules! claims {
             what_cannot_be_is_refused,
         }
     };
-    ($setting:expr; $($claim:ident,)+) => {
-        $(
-            #[tokio::test]
+    ($setting:expr, $time:tt; $($claim:ident,)+) => {
+        $(suite::claims! { @one $setting, $time, $claim })+
+    };
+    (@one $setting:expr, [$($time:ident = $paused:expr)?], $claim:ident) => {
+            #[tokio::test$(($time = $paused))?]
             async fn $claim() {
                 suite::$claim(&$setting).await;
             }
-        )+
     };
 }
 

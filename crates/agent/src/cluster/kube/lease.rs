@@ -85,6 +85,12 @@ pub(super) fn write(namespace: &str, lease: &Lease) -> Value {
     })
 }
 
+/// A lease as it reads back when it was written.
+pub(in crate::cluster) fn as_kept(namespace: &str, lease: &Lease) -> Result<Lease> {
+    let written = Lease { revision: Some(String::new()), ..lease.clone() };
+    read(write(namespace, &written).to_string().as_bytes())
+}
+
 /// The API reads a time of a lease only with all six digits behind its seconds.
 fn with_microseconds(time: &str) -> String {
     let Some(time) = time.strip_suffix('Z') else { return time.to_owned() };

@@ -21,10 +21,10 @@ use super::{
     ask::Ask,
     fault::told,
     lines::{Event, Lines},
-    page, selector,
+    page,
 };
 use crate::{
-    cluster::{Error, Fault, Result, Seen},
+    cluster::{Error, Fault, Result, Seen, selector},
     object::{Live, Type},
     rbac::Resource,
 };
