@@ -9,8 +9,6 @@ mod real;
 #[path = "cluster/suite.rs"]
 mod suite;
 
-use std::sync::Arc;
-
 use agent::{
     cluster::{
         Cluster as _, Fault, Manager, Seen,
@@ -162,19 +160,6 @@ async fn when_to_come_back_is_handed_on() {
     let error = cluster.uid().await.unwrap_err();
     assert_eq!((error.fault, error.retry_after.map(|after| after.as_secs())), (Fault::Busy, Some(7)));
     assert!(cluster.uid().await.is_ok());
-}
-
-/// Reads the real thing's own words for a namespace that is on its way out.
-#[tokio::test]
-async fn a_namespace_on_its_way_out_is_a_conflict() {
-    let real = Arc::new(Real::start().await);
-    let held = real.secret_with_finalizer("held").await;
-    real.delete_namespace().await;
-    let error =
-        real.cluster().apply(Manager::Krane, &real.secret_ref("new"), &real.secret("new", "a", "1")).await;
-    let error = error.unwrap_err();
-    assert_eq!(error.fault, Fault::Conflict, "{error}");
-    real.release(&held).await;
 }
 
 /// A kubeconfig is enough; and the API server, which writes down who asked, knows the agent by its instance.

@@ -83,7 +83,7 @@ impl Setting for Memory {
         ready(self.cluster.get(object).map(|value| (*value).clone()))
     }
 
-    fn remove(&self, object: &Ref) -> impl Future<Output = ()> {
-        ready(self.cluster.remove(object, Propagation::Background).unwrap())
+    async fn remove(&self, object: &Ref) {
+        self.cluster.remove(object, Propagation::Background).unwrap();
     }
 }

@@ -16,12 +16,14 @@ use kube::{
 };
 use model::name::Shard;
 use runtime::{clock::Clock, random::Random};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::suite::{self, Setting, soon};
 
 pub struct Real {
     cluster: Kube,
+    /// Somebody who may do everything.
+    admin: Client,
     /// Of every client that this made.
     pub requests: Requests,
     name: String,
@@ -30,8 +32,9 @@ pub struct Real {
 impl Real {
     pub async fn start() -> Real {
         let name = format!("krane-test-{:012x}", Random::system().u64() >> 16);
-        let nobody = kube_on(client_as(None).await, &name, &Requests::default(), &KubeConfig::default());
-        let mut real = Real { cluster: nobody, requests: Requests::default(), name };
+        let admin = client_as(None).await;
+        let nobody = kube_on(admin.clone(), &name, &Requests::default(), &KubeConfig::default());
+        let mut real = Real { cluster: nobody, admin, requests: Requests::default(), name };
         real.install_role().await;
         real.cluster = real.kube_on(real.client().await);
         real.await_rights().await;
@@ -67,29 +70,8 @@ impl Real {
         Client::try_from(config).unwrap()
     }
 
-    /// A secret that stays until somebody else has done something about it.
-    pub async fn secret_with_finalizer(&self, name: &str) -> Ref {
-        let mut secret = self.secret(name, "a", "1");
-        secret["metadata"]["finalizers"] = json!(["testing.krane/held"]);
-        self.apply(&self.secret_ref(name), &secret).await;
-        self.secret_ref(name)
-    }
-
-    pub async fn release(&self, object: &Ref) {
-        let mut released = self.secret(&object.name, "a", "1");
-        released["metadata"]["finalizers"] = json!([]);
-        self.apply(object, &released).await;
-    }
-
-    /// As somebody who may: the agent may not.
-    pub async fn delete_namespace(&self) {
-        let path = format!("/api/v1/namespaces/{}", self.namespace());
-        ask(&client_as(None).await, Method::DELETE, &path, None).await;
-    }
-
     /// The printed role, under a name of our own: other tests have theirs.
     async fn install_role(&self) {
-        let admin = client_as(None).await;
         let printed = Value::from(rbac::manifests(&self.name)).to_string().replace(rbac::NAME, &self.name);
         let objects: Vec<Value> = serde_json::from_str(&printed).unwrap();
         for object in objects {
@@ -105,7 +87,7 @@ impl Real {
                 kind => panic!("{kind} is printed and not applied here"),
             };
             let path = format!("{path}?fieldManager=installer&fieldValidation=Strict");
-            ask(&admin, Method::PATCH, &path, Some(&object)).await;
+            ask(&self.admin, Method::PATCH, &path, Some(&object)).await;
         }
     }
 
@@ -162,7 +144,7 @@ impl Setting for Real {
         let request = Request::builder().method(Method::PATCH).uri(path);
         let request = request.header("content-type", "application/json-patch+json");
         let body = Value::from(operations.to_vec()).to_string().into_bytes();
-        let answer = client_as(None).await.request(request.body(body).unwrap()).await;
+        let answer = self.admin.request(request.body(body).unwrap()).await;
         answer.map_err(|error| match error {
             kube::Error::Api(status) if status.code == 404 => Error::new(Fault::NotFound, status.message),
             kube::Error::Api(status) if status.code == 409 => Error::new(Fault::Conflict, status.message),
@@ -173,7 +155,7 @@ impl Setting for Real {
 
     async fn get(&self, object: &Ref) -> Option<Value> {
         let request = Request::builder().uri(path(object)).body(Vec::new()).unwrap();
-        match client_as(None).await.request(request).await {
+        match self.admin.request(request).await {
             Ok(found) => Some(found),
             Err(kube::Error::Api(status)) if status.code == 404 => None,
             Err(error) => panic!("{object}: {error}"),
@@ -181,7 +163,7 @@ impl Setting for Real {
     }
 
     async fn remove(&self, object: &Ref) {
-        ask(&client_as(None).await, Method::DELETE, &path(object), None).await;
+        ask(&self.admin, Method::DELETE, &path(object), None).await;
     }
 }
 

@@ -17,7 +17,14 @@ use model::{
 };
 use serde_json::{Value, json};
 
-type Shown = BoxStream<'static, agent::cluster::Result<Seen>>;
+#[path = "strangers.rs"]
+mod strangers;
+#[path = "workloads.rs"]
+mod workloads;
+
+pub use self::{strangers::*, workloads::*};
+
+pub type Shown = BoxStream<'static, agent::cluster::Result<Seen>>;
 
 /// Waits for something that must come; real time, for this is about real servers.
 pub async fn soon<T>(future: impl Future<Output = T>) -> T {
@@ -129,14 +136,14 @@ pub async fn feed_until(cache: &Cache, shown: &mut Shown, ty: Type, done: impl F
 }
 
 /// What a watch shows, once it has listed everything.
-async fn listed(cluster: &impl Cluster, ty: Type) -> Shown {
+pub async fn listed(cluster: &impl Cluster, ty: Type) -> Shown {
     let mut shown = cluster.watch(ty);
     while soon(shown.next()).await.unwrap().unwrap() != Seen::InitDone {}
     shown
 }
 
 /// The next thing that happens to an object.
-async fn next(shown: &mut Shown) -> Seen {
+pub async fn next(shown: &mut Shown) -> Seen {
     loop {
         match soon(shown.next()).await.unwrap().unwrap() {
             Seen::Reached(_) => {}
@@ -475,6 +482,29 @@ macro_rules! claims {
             pods_are_shown_by_their_owner,
             the_same_apply_again_changes_nothing,
             what_cannot_be_is_refused,
+            a_namespace_on_its_way_out_takes_nothing_new,
+            a_number_of_two_managers_stays_with_the_other,
+            a_number_that_nobody_applies_any_more_is_reset,
+            a_selector_is_never_changed,
+            a_stranger_scales_until_we_say_otherwise,
+            an_element_of_a_stranger_stays_in_a_list_of_many,
+            what_a_stranger_changes_is_put_back_and_what_he_adds_stays,
+            what_a_stranger_holds_goes_when_he_lets_go,
+            what_a_stranger_took_over_is_his_when_we_leave_it_out,
+            what_does_not_go_with_ours_is_overwritten,
+            what_is_made_again_has_another_uid,
+            what_loses_its_labels_is_gone_until_it_has_them_again,
+            a_deployment_is_scaled,
+            a_deployment_rolls_out_without_a_gap,
+            a_deployment_that_cannot_start_keeps_what_it_has,
+            a_pod_that_is_taken_away_is_replaced,
+            a_pod_that_takes_long_to_end_is_replaced_before,
+            a_pod_that_was_evicted_is_replaced,
+            an_autoscaler_lifts_to_its_minimum,
+            as_many_pods_run_as_are_wanted,
+            trouble_of_a_pod_is_told,
+            what_has_no_owner_goes,
+            what_is_owned_goes_after_its_owner_and_pods_before,
         }
     };
     ($setting:expr, $time:tt; $($claim:ident,)+) => {
