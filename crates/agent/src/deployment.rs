@@ -3,7 +3,7 @@
 mod health;
 pub mod manifests;
 pub mod observe;
-mod replica_set;
+pub(crate) mod replica_set;
 
 use std::sync::Arc;
 

@@ -4,7 +4,9 @@ mod agent;
 mod control;
 mod dev;
 mod install;
+mod local_run;
 mod process;
+mod sample;
 mod version;
 
 use std::process::ExitCode;
@@ -42,6 +44,12 @@ enum Command {
     Install(install::Install),
     /// Print the version
     Version,
+    /// Run a command that ends when its parent does; the agent of a local cluster starts pods so
+    #[command(hide = true)]
+    LocalRun(local_run::LocalRun),
+    /// Be the sample workload, which says where it runs
+    #[command(hide = true)]
+    Sample(sample::Sample),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +59,8 @@ fn main() -> ExitCode {
         Command::Agent(agent) => agent.run(),
         Command::Install(install) => install.run(),
         Command::Version => version::print(),
+        Command::LocalRun(run) => run.run(),
+        Command::Sample(sample) => sample.run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

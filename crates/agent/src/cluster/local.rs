@@ -26,6 +26,7 @@ mod namespaces;
 pub mod node;
 mod objects;
 mod pods;
+pub mod process;
 mod replica_sets;
 mod schema;
 mod server;

@@ -181,7 +181,7 @@ fn environment(workload: &Workload) -> Vec<EnvVar> {
 }
 
 /// First routing forgets the instance, then it is told to stop. Kubernetes itself sends nothing but SIGTERM.
-fn stopping(settings: &WorkloadSettings, shutdown: Shutdown) -> Option<Lifecycle> {
+pub(crate) fn stopping(settings: &WorkloadSettings, shutdown: Shutdown) -> Option<Lifecycle> {
     let delay = seconds(settings.drain);
     let handler = match shutdown.signal {
         Signal::Term if delay == 0 => return None,
