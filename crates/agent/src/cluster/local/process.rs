@@ -17,6 +17,7 @@ mod pod;
 pub mod ports;
 mod probe;
 mod restart;
+pub mod services;
 mod status;
 mod stop;
 mod volumes;

@@ -67,10 +67,13 @@ pub fn keep(kept: Kept) -> io::Result<()> {
     drop(command);
     let (mut child, log) = match spawned {
         Ok(spawned) => spawned,
-        Err(error) => return say(&Report::Refused { reason: refusal(&kept.words, &error) }),
+        Err(error) => {
+            say(&Report::Refused { reason: refusal(&kept.words, &error) });
+            return Ok(());
+        }
     };
     let pid = Pid::from_child(&child);
-    say(&Report::Started { pid: pid.as_raw_pid() })?;
+    say(&Report::Started { pid: pid.as_raw_pid() });
     let leader: Leader = Arc::new(Mutex::new(Some(pid)));
     let obeying = leader.clone();
     thread::spawn(move || obey(&obeying));
@@ -86,7 +89,8 @@ pub fn keep(kept: Kept) -> io::Result<()> {
     let status = child.wait()?;
     sweep();
     let _in_time = printed.recv_timeout(LAST_OUTPUT);
-    say(&Report::Ended { code: code(status) })
+    say(&Report::Ended { code: code(status) });
+    Ok(())
 }
 
 /// Does what the parent asks, and ends the group when there is no parent any more.
@@ -168,10 +172,10 @@ fn children() -> Vec<Pid> {
     numbers.filter_map(|number| Pid::from_raw(number.parse().ok()?)).collect()
 }
 
-fn say(report: &Report) -> io::Result<()> {
+/// Tells the parent. One that is gone needs no report; that it is gone is seen at the other pipe.
+fn say(report: &Report) {
     let mut out = io::stdout().lock();
-    writeln!(out, "{}", report.line())?;
-    out.flush()
+    let _gone = writeln!(out, "{}", report.line()).and_then(|()| out.flush());
 }
 
 /// Why a command could not be started, as container runtimes say it.

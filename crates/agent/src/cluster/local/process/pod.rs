@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use model::name::Signal;
-use runtime::clock::Timestamp;
+use runtime::clock::{Clock, Timestamp};
 use serde_json::Value;
 use tokio::{sync::mpsc, time::Instant};
 
@@ -71,6 +71,10 @@ struct Unprepared {
 /// How often what is missing is looked for, and whether Secrets have changed.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// How often, and how soon after each other, a port that seems taken is looked at.
+const LOOKS: u32 = 25;
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
 /// Where a pod finds what would be at the root of its own file system.
 const ROOT: &str = "KRANE_LOCAL_ROOT";
 
@@ -98,7 +102,7 @@ impl Life {
                     continue;
                 }
             };
-            if let Some(port) = self.given.taken() {
+            if let Some(port) = self.given.taken(&self.around.clock).await {
                 let message = format!("port {port} is taken by another process of this machine");
                 let rejected = status::rejected("NodePorts", &message, self.began.since);
                 self.tell.tell(Told::Status(rejected));
@@ -313,8 +317,19 @@ impl Began {
 
 impl Given {
     /// Lets the pod listen at its ports; one that somebody else has, if there is one.
-    fn taken(&self) -> Option<u16> {
-        self.numbers.iter().copied().find(|port| !self.ports.release(*port))
+    ///
+    /// A process of ours that is being started has a copy of all that we hold, until it has become another: so what
+    /// seems taken is looked at again.
+    async fn taken(&self, clock: &Clock) -> Option<u16> {
+        let mut taken = None;
+        for _ in 0..LOOKS {
+            taken = self.numbers.iter().copied().find(|port| !self.ports.release(*port));
+            if taken.is_none() {
+                break;
+            }
+            clock.sleep(LOOK_AGAIN).await;
+        }
+        taken
     }
 
     fn hold(&self) {

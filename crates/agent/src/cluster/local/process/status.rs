@@ -271,6 +271,7 @@ mod tests {
                 }
               ],
               "startTime": "2027-01-15T08:00:00Z"
-            }"#]].assert_eq(&text);
+            }"#]]
+        .assert_eq(&text);
     }
 }
