@@ -13,6 +13,7 @@ mod image;
 pub mod keep;
 mod launch;
 pub mod log;
+pub mod machine;
 mod pod;
 pub mod ports;
 mod probe;
