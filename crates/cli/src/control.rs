@@ -1,6 +1,7 @@
 //! `krane control`: the control plane as a process, and what an operator does to its store.
 
 mod cluster;
+mod seed;
 mod token;
 
 use std::{fmt::Write as _, net::SocketAddr, path::PathBuf};
@@ -65,6 +66,8 @@ enum Command {
     Token(token::Token),
     /// List clusters, and confirm deletions that they hold back
     Cluster(cluster::Cluster),
+    /// Write something to try things with
+    Seed(seed::Seed),
 }
 
 /// A store that is open for one command.
@@ -88,6 +91,7 @@ impl Control {
             let done = match command {
                 Command::Token(token) => token.run(&opened).await,
                 Command::Cluster(cluster) => cluster.run(&opened).await,
+                Command::Seed(seed) => seed.run(&opened).await,
             };
             opened.close().await;
             done

@@ -16,6 +16,7 @@ mod janitor;
 pub mod keys;
 pub mod metrics;
 pub mod rpc;
+pub mod seed;
 pub mod tokens;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
