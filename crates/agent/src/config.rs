@@ -10,7 +10,7 @@ use runtime::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    cluster::kube::KubeConfig,
+    cluster::{kube::KubeConfig, local::process::LocalConfig},
     settings::{SentinelSettings, WorkloadSettings},
 };
 
@@ -28,6 +28,8 @@ pub struct AgentConfig {
     /// The control planes; for now, one.
     pub control: Vec<ControlPlaneConfig>,
     pub kubernetes: KubeConfig,
+    /// Processes of this machine in the place of a Kubernetes cluster.
+    pub local: Option<LocalConfig>,
     /// The namespace of the agent's own Lease.
     pub namespace: String,
     pub workload: WorkloadSettings,
@@ -105,6 +107,7 @@ impl Default for AgentConfig {
             admin: SocketAddr::from(([127, 0, 0, 1], 7081)),
             control: Vec::new(),
             kubernetes: KubeConfig::default(),
+            local: None,
             namespace: "krane".to_owned(),
             workload: WorkloadSettings::default(),
             sentinel: SentinelSettings::default(),
@@ -167,6 +170,9 @@ impl Validate for AgentConfig {
             problems.within(&format!("control.{nth}"), control);
         }
         problems.within("kubernetes", &self.kubernetes);
+        if let Some(local) = &self.local {
+            problems.within("local", local);
+        }
         problems.within("workload", &self.workload);
         problems.within("sentinel", &self.sentinel);
         problems.within("pace", &self.pace);

@@ -1,10 +1,18 @@
 //! `krane agent`: the agent as a process.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use ::agent::{
     Agent as Built,
-    cluster::kube::{Kube, Requests},
+    cluster::{
+        Cluster,
+        kube::{Kube, Requests},
+        local::process::{
+            LocalConfig,
+            machine::{Machine, Surroundings},
+            ports::Ports,
+        },
+    },
     config::AgentConfig,
 };
 use anyhow::Context as _;
@@ -13,6 +21,7 @@ use runtime::{
     clock::Clock,
     config::{Loaded, load_file, read_environment},
     random::Random,
+    shutdown::Tasks,
     telemetry,
     tls::{Roots, client_config},
 };
@@ -38,6 +47,9 @@ A configuration that says enough:
   token = { file = \"/etc/krane/agent.token\" }
 
 Every setting can also come from the environment: KRANE_AGENT__REGION__NAME=us-east-1.";
+
+/// How long the pods of a local cluster may take to end, beyond what its settings give them.
+pub(crate) const PODS_DRAIN: Duration = Duration::from_secs(30);
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -81,22 +93,81 @@ impl Agent {
 async fn serve(config: AgentConfig, effective: String) -> anyhow::Result<()> {
     let process = Process::prepare("agent", config.admin, effective).await?;
     let caller = ::agent::caller(&config, &process.random);
+    let Some(local) = config.local.clone() else {
+        let instance = caller.instance.as_ref().context("an agent has a name")?;
+        let Process { clock, random, metrics, .. } = &process;
+        let (shard, requests) = (caller.placement.shard.clone(), Requests::registered(metrics));
+        let kube = Kube::connect(&config.kubernetes, instance, shard, requests, clock.clone(), random.fork());
+        let kube = kube.await.context("the cluster is not to be reached")?;
+        return run(config, caller, kube, process).await;
+    };
+    let pods = Tasks::new();
+    let ports = ports(&local, &process.random);
+    let machine = open_machine(&config, local, ports, &process, &pods)?;
+    let ended = run(config, caller, machine.local, process).await;
+    pods.stop(PODS_DRAIN).await;
+    ended
+}
+
+async fn run<C: Cluster>(
+    config: AgentConfig,
+    caller: Caller,
+    cluster: C,
+    process: Process,
+) -> anyhow::Result<()> {
+    let (placement, drain) = (config.placement(), config.drain * 2);
     let instance = caller.instance.clone().context("an agent has a name")?;
-    let Process { clock, random, metrics, .. } = &process;
-    let (shard, requests) = (caller.placement.shard.clone(), Requests::registered(metrics));
-    let kube = Kube::connect(&config.kubernetes, &instance, shard, requests, clock.clone(), random.fork());
-    let kube = kube.await.context("the cluster is not to be reached")?;
-    let client = connect(&config, caller, clock, random)?;
-    let placement = config.placement();
-    let drain = config.drain * 2;
-    let agent = Built::open(config, client, Arc::new(kube), process.agent_parts());
-    let agent = agent.await.context("the agent cannot start")?;
+    let agent = build(config, caller, cluster, &process).await?;
     let greeting = format!(
         "agent   {instance} of {placement}\ncluster {}\nadmin   http://{}/health/ready  /metrics\n",
         agent.cluster_uid(),
         process.admin()
     );
     process.run("agent", agent.run(), drain, &greeting).await
+}
+
+/// Builds an agent on any cluster.
+pub(crate) async fn build<C: Cluster>(
+    config: AgentConfig,
+    caller: Caller,
+    cluster: C,
+    process: &Process,
+) -> anyhow::Result<Built<C>> {
+    let client = connect(&config, caller, &process.clock, &process.random)?;
+    let agent = Built::open(config, client, Arc::new(cluster), process.agent_parts());
+    agent.await.context("the agent cannot start")
+}
+
+/// The ports of this machine that pods may be given.
+pub(crate) fn ports(local: &LocalConfig, random: &Random) -> Ports {
+    Ports::new(local.port_first..=local.port_last, random)
+}
+
+/// Opens a local cluster, whose pods end with these tasks.
+pub(crate) fn open_machine(
+    config: &AgentConfig,
+    local: LocalConfig,
+    ports: Ports,
+    process: &Process,
+    pods: &Tasks,
+) -> anyhow::Result<Machine> {
+    let around = Surroundings {
+        krane: own_binary()?,
+        ports,
+        clock: process.clock.clone(),
+        random: process.random.fork(),
+        tasks: pods.clone(),
+    };
+    let shard = config.placement().shard;
+    Machine::open(local, &config.namespace, shard, around).context("the local cluster cannot be opened")
+}
+
+/// This very program, also if somebody has put another in its place since it was started.
+fn own_binary() -> anyhow::Result<PathBuf> {
+    if cfg!(target_os = "linux") {
+        return Ok(PathBuf::from("/proc/self/exe"));
+    }
+    std::env::current_exe().context("cannot find this program")
 }
 
 /// The control plane, which is not connected to before it is needed.

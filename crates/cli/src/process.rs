@@ -38,7 +38,17 @@ impl Process {
         admin: SocketAddr,
         effective: String,
     ) -> anyhow::Result<Self> {
-        let (tasks, readiness) = (Tasks::new(), Readiness::new());
+        Self::prepare_in(Tasks::new(), role, admin, effective).await
+    }
+
+    /// The same for one of several roles of one process: `tasks` are its part of them.
+    pub(crate) async fn prepare_in(
+        tasks: Tasks,
+        role: &'static str,
+        admin: SocketAddr,
+        effective: String,
+    ) -> anyhow::Result<Self> {
+        let readiness = Readiness::new();
         let metrics = Metrics::new(Build { role, version: env!("CARGO_PKG_VERSION"), revision: "unknown" });
         let (_effective, effective_config) = watch::channel(effective);
         let bound = Admin {
@@ -87,25 +97,64 @@ impl Process {
         drain: Duration,
         greeting: &str,
     ) -> anyhow::Result<()> {
+        let begun = self.begin(role, work);
+        begun.ready().await;
+        say(greeting)?;
+        begun.until_signal(drain).await
+    }
+
+    /// Begins to run the role, and to serve its health.
+    pub(crate) fn begin(
+        self,
+        role: &'static str,
+        work: impl Future<Output = Result<(), String>> + Send + 'static,
+    ) -> Begun {
         let Self { tasks, readiness, admin, .. } = self;
         tasks.spawn_essential(role, work);
         // Its own tasks: health must say that the rest is draining while it is.
         let admin_tasks = Tasks::new();
         let serving = admin_tasks.clone();
         admin_tasks.spawn("admin", async move { admin.run(&serving).await });
-        // Whoever reads the greeting may ask for its health at once. How a failure ends it is told below.
+        Begun { tasks, readiness, admin_tasks }
+    }
+}
+
+/// A role that runs.
+pub(crate) struct Begun {
+    tasks: Tasks,
+    readiness: Readiness,
+    admin_tasks: Tasks,
+}
+
+impl Begun {
+    /// Waits until it can do its job, or never will. Whoever reads a greeting may ask for its health at once; how a
+    /// failure ends it is told by `until_signal`.
+    pub(crate) async fn ready(&self) {
         tokio::select! {
             biased;
-            _reason = tasks.failed() => {}
-            () = readiness.became_ready() => {}
+            _reason = self.tasks.failed() => {}
+            () = self.readiness.became_ready() => {}
         }
-        let mut out = std::io::stdout().lock();
-        out.write_all(greeting.as_bytes())?;
-        out.flush()?;
-        drop(out);
-        let ended = shutdown::run_until_signal(&tasks, drain).await.context("cannot wait for signals")?;
-        admin_tasks.stop(ADMIN_DRAIN).await;
+    }
+
+    /// Waits for a signal or a failure, and drains.
+    pub(crate) async fn until_signal(self, drain: Duration) -> anyhow::Result<()> {
+        let ended =
+            shutdown::run_until_signal(&self.tasks, drain).await.context("cannot wait for signals")?;
+        self.close().await;
         anyhow::ensure!(ended.is_clean(), "it did not end well: {ended:?}");
         Ok(())
     }
+
+    /// Ends its health, which is the last of it.
+    pub(crate) async fn close(self) {
+        self.admin_tasks.stop(ADMIN_DRAIN).await;
+    }
+}
+
+/// Says something to whoever started us.
+pub(crate) fn say(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
 }
