@@ -15,7 +15,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     let descriptor = out.join("ctrl.fds");
-    std::fs::write(&descriptor, compiler.encode_file_descriptor_set())?;
+    let encoded = compiler.encode_file_descriptor_set();
+    // Its age is looked at before each build: written anew, it would have everything compiled again each time.
+    if std::fs::read(&descriptor).ok().as_ref() != Some(&encoded) {
+        std::fs::write(&descriptor, encoded)?;
+    }
     let mut messages = connectrpc_build::CodeGenConfig::default();
     messages.generate_json = true;
     // What we do not know we do not keep: nothing of ours passes a message on that it did not make.
