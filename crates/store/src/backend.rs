@@ -2,13 +2,17 @@
 
 mod postgres;
 mod sqlite;
+mod trouble;
 pub(crate) mod words;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use runtime::{clock::Clock, random::Random, shutdown::Tasks, tls::Roots};
 
-pub use self::sqlite::Durability;
+pub use self::{
+    sqlite::Durability,
+    trouble::{Moment, Trouble},
+};
 use crate::{Error, Result, Row, Value, error};
 
 /// Which database, and how it is used.
@@ -27,6 +31,8 @@ pub struct SqliteConfig {
     pub grouped: bool,
     /// The file grows no larger than this many pages of 4 KiB.
     pub pages_max: Option<u32>,
+    /// What goes wrong by itself: nothing, but in a simulation.
+    pub trouble: Trouble,
 }
 
 /// A server, through its wire protocol.
@@ -96,8 +102,13 @@ pub(crate) const POLL: Duration = Duration::from_secs(1);
 impl Config {
     /// A durable file, with every writer's flush shared.
     pub fn sqlite(path: impl Into<PathBuf>) -> Self {
-        let durability = Durability::Full;
-        Self::Sqlite(SqliteConfig { path: path.into(), durability, grouped: true, pages_max: None })
+        Self::Sqlite(SqliteConfig {
+            path: path.into(),
+            durability: Durability::Full,
+            grouped: true,
+            pages_max: None,
+            trouble: Trouble::none(),
+        })
     }
 
     pub fn postgres(url: impl Into<String>) -> Self {

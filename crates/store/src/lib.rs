@@ -43,7 +43,7 @@ use model::watch::{Cursor, Picture};
 
 pub use self::{
     apply_errors::{ApplyReport, ApplySubject},
-    backend::{Config, Durability, PostgresConfig, SqliteConfig, Surroundings, Wake},
+    backend::{Config, Durability, Moment, PostgresConfig, SqliteConfig, Surroundings, Trouble, Wake},
     error::{Error, Result},
     feed::{
         ClusterState, EnvironmentPolicies, Item, NetworkPolicyReport, Routing, SentinelReport, State, Topic,

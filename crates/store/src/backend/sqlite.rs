@@ -18,7 +18,7 @@ use self::{
     connection::{connect, query, translate},
     group::{Writer, settle},
 };
-use super::{SqliteConfig, Statement, Surroundings, Wake};
+use super::{Moment, SqliteConfig, Statement, Surroundings, Trouble, Wake};
 use crate::{Error, Result, Row, clock, schema};
 
 /// Whether a commit survives a power cut; a simulation does not need it to.
@@ -40,6 +40,7 @@ pub(crate) struct Sqlite {
     /// A connection that does nothing but notice the others' commits.
     lookout: Arc<Lock<Connection>>,
     bell: watch::Sender<()>,
+    trouble: Trouble,
 }
 
 /// The file as it was when the store was opened.
@@ -76,15 +77,17 @@ impl Sqlite {
         let lookout = connect(&config.path, &clock)?;
         Ok(Self {
             grouped: config.grouped,
-            writer: Arc::new(Mutex::new(Writer::new(connection, clock.clone()))),
+            writer: Arc::new(Mutex::new(Writer::new(connection, clock.clone(), config.trouble.clone()))),
             file: File { path: config.path.clone(), identity, clock },
             readers: Lock::default(),
             lookout: Arc::new(Lock::new(lookout)),
             bell: watch::Sender::new(()),
+            trouble: config.trouble.clone(),
         })
     }
 
     pub(crate) async fn begin(&self) -> Result<Transaction> {
+        self.trouble.strike(Moment::Begin)?;
         let mut turn = self.writer.clone().lock_owned().await;
         turn.enter()?;
         Ok(Transaction { turn: Some(turn), grouped: self.grouped })
@@ -110,6 +113,7 @@ impl Sqlite {
 
     /// Never awaits while it holds a connection, so there are at most as many as threads.
     fn with_reader<T>(&self, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        self.trouble.strike(Moment::Read)?;
         let idle = self.readers().pop();
         let connection = idle.map_or_else(|| self.file.connect(), Ok)?;
         let done = work(&connection);

@@ -6,7 +6,7 @@ use std::{
 };
 
 use runtime::{random::Random, shutdown::Tasks};
-use store::{Config, Durability, PostgresConfig, SqliteConfig, Store, Surroundings};
+use store::{Config, Durability, PostgresConfig, SqliteConfig, Store, Surroundings, Trouble};
 use tempfile::TempDir;
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
@@ -40,6 +40,7 @@ impl Database {
                 durability: Durability::None,
                 grouped: true,
                 pages_max: None,
+                trouble: Trouble::none(),
             }),
             Self::Postgres { .. } => Config::Postgres(PostgresConfig {
                 url: self.address("krane"),

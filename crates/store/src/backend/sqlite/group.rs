@@ -10,7 +10,10 @@ use tokio::{
 };
 
 use super::connection::{query, translate};
-use crate::{Error, Result, Row, backend::Statement};
+use crate::{
+    Error, Result, Row,
+    backend::{Moment, Statement, Trouble},
+};
 
 /// How a group's commit went, once it has.
 type Outcome = Option<Result<()>>;
@@ -23,14 +26,15 @@ pub(crate) struct Writer {
     clock: Clock,
     /// Whether the last flush took long enough to get out of the other tasks' way for it.
     is_slow: bool,
+    trouble: Trouble,
 }
 
 /// Giving a worker's tasks to another thread costs about as much as a quick disk's flush.
 const SLOW: Duration = Duration::from_millis(2);
 
 impl Writer {
-    pub(crate) fn new(connection: Connection, clock: Clock) -> Self {
-        Self { connection, group: None, clock, is_slow: true }
+    pub(crate) fn new(connection: Connection, clock: Clock, trouble: Trouble) -> Self {
+        Self { connection, group: None, clock, is_slow: true, trouble }
     }
 
     /// Begins a turn: a savepoint in the group's transaction, which the first turn opens.
@@ -67,7 +71,11 @@ impl Writer {
     pub(crate) fn close(&mut self) -> Result<()> {
         let Some(group) = self.group.take() else { return Ok(()) };
         let start = self.clock.instant();
-        let commit = || run(&self.connection, "COMMIT");
+        let commit = || {
+            self.trouble.strike(Moment::Commit)?;
+            run(&self.connection, "COMMIT")?;
+            self.trouble.strike(Moment::Committed)
+        };
         let outcome = if self.is_slow { blocking(commit) } else { commit() };
         self.is_slow = start.elapsed() > SLOW;
         if outcome.is_err() && !self.connection.is_autocommit() {
