@@ -34,7 +34,7 @@ use runtime::{
     clock::Clock,
     random::Random,
     ready::Readiness,
-    shutdown::Tasks,
+    shutdown::{Owned, Tasks},
     telemetry::Metrics,
 };
 use wire::{
@@ -91,23 +91,6 @@ pub struct Agent<C> {
     background: Owned,
 }
 
-/// Tasks that end with their owner: an agent that is dropped in the middle of its work leaves nothing running.
-struct Owned(Tasks);
-
-impl std::ops::Deref for Owned {
-    type Target = Tasks;
-
-    fn deref(&self) -> &Tasks {
-        &self.0
-    }
-}
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        self.0.abort_now();
-    }
-}
-
 /// Why an agent cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -135,10 +118,11 @@ impl<C: Cluster> Agent<C> {
         cluster: Arc<C>,
         parts: Parts,
     ) -> Result<Agent<C>, OpenError> {
-        let background = Tasks::new();
-        let opened = Self::open_on(config, client, cluster, parts, Owned(background.clone())).await;
+        let background = Owned::default();
+        let tasks = Tasks::clone(&background);
+        let opened = Self::open_on(config, client, cluster, parts, background).await;
         if opened.is_err() {
-            background.abort().await;
+            tasks.abort().await;
         }
         opened
     }
@@ -173,7 +157,7 @@ impl<C: Cluster> Agent<C> {
     pub async fn run(self) -> Result<(), String> {
         let Parts { clock, tasks, readiness, .. } = self.parts.clone();
         self.start_background();
-        let loops = Owned(Tasks::new());
+        let loops = Owned::default();
         let SentinelUrls(urls) = SentinelUrls::of(&self.config);
         let deployments = Deployments { settings: self.config.workload.clone() };
         let sentinels = Sentinels { settings: self.config.sentinel.clone(), control_urls: urls };

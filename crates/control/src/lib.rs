@@ -24,14 +24,16 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use connectrpc::{CompressionPolicy, ConnectRpcService, Limits};
 use runtime::{
     clock::Clock,
-    http::{HttpConfig, Server},
+    http::{HttpConfig, Port, Server},
     random::Random,
     ready::Readiness,
-    shutdown::Tasks,
+    serve::Listener,
+    shutdown::{Owned, Tasks},
     telemetry::Metrics,
     tls::{Roots, ServerTls, TlsError},
 };
 use store::{Store, Surroundings, Tail};
+use tokio::io::{AsyncRead, AsyncWrite};
 use wire::proto::{ClusterServiceExt as _, RoutingServiceExt as _};
 
 use self::{
@@ -64,14 +66,14 @@ pub struct Control {
     shared: Arc<Shared>,
     parts: Parts,
     /// What outlives the streams: what is reported during the drain is still written.
-    background: Tasks,
+    background: Owned,
     first_token: Option<PathBuf>,
 }
 
 /// A control plane that has its port, and does not answer yet.
-pub struct Bound {
+pub struct Bound<L = Port> {
     control: Control,
-    server: Server,
+    server: Server<L>,
 }
 
 /// All requests come through here.
@@ -117,11 +119,25 @@ fn store_config(config: &ControlConfig) -> store::Config {
 impl Control {
     /// Opens the store and starts everything that needs no port.
     pub async fn open(config: ControlConfig, parts: Parts) -> Result<Control, OpenError> {
+        let background = Owned::default();
+        let store = open_store(&config, parts.behind(&background)).await?;
+        Control::open_behind(config, store, parts, background).await
+    }
+
+    /// The same on a store that is open already, as a simulation's is.
+    pub async fn open_on(config: ControlConfig, store: Store, parts: Parts) -> Result<Control, OpenError> {
+        Control::open_behind(config, store, parts, Owned::default()).await
+    }
+
+    async fn open_behind(
+        config: ControlConfig,
+        store: Store,
+        parts: Parts,
+        background: Owned,
+    ) -> Result<Control, OpenError> {
         let config = Arc::new(config);
-        let background = Tasks::new();
         let Parts { clock, random, tasks, .. } = &parts;
-        let behind = Surroundings { clock: clock.clone(), random: random.clone(), tasks: background.clone() };
-        let store = open_store(&config, behind.clone()).await?;
+        let behind = parts.behind(&background);
         let keys = Arc::new(keys::load(&config, random).map_err(OpenError::Key)?);
         let tokens = Tokens::new(&store, clock, random);
         let first_token = tokens.first(&config.directory).await.map_err(OpenError::Token)?;
@@ -177,18 +193,21 @@ impl Control {
 
     /// Takes the port; port 0 takes any free one.
     pub async fn bind(self) -> Result<Bound, OpenError> {
-        let ControlConfig { listen, tls, limits, stream, drain, .. } = &*self.config;
+        let ControlConfig { listen, tls, .. } = &*self.config;
         let tls = tls.as_ref().map(|tls| ServerTls::load(&tls.certificate, &tls.key)).transpose();
-        let http = HttpConfig {
-            connections_max: limits.connections_max,
-            streams_max: limits.streams_max,
-            age: Some(stream.age),
-            drain: *drain,
-            ..HttpConfig::default()
-        };
-        let server =
-            Server::bind(*listen, http, tls.map_err(OpenError::Tls)?).await.map_err(OpenError::Bind)?;
+        let server = Server::bind(*listen, http(&self.config), tls.map_err(OpenError::Tls)?).await;
+        let server = server.map_err(OpenError::Bind)?;
         Ok(Bound { control: self, server })
+    }
+
+    /// Has its clients come from a listener of the caller's own, without TLS.
+    pub fn listen_on<L>(self, listener: L) -> Bound<L>
+    where
+        L: Listener,
+        L::Connection: AsyncRead + AsyncWrite + Unpin,
+    {
+        let server = Server::on(listener, self.config.listen, http(&self.config));
+        Bound { control: self, server }
     }
 
     /// Runs whatever serves requests until the tasks stop, and then what is behind it, so that nothing that was
@@ -215,7 +234,18 @@ impl Control {
     }
 }
 
-impl Bound {
+impl Parts {
+    /// What the store and what outlives the streams need, with tasks of their own.
+    fn behind(&self, tasks: &Tasks) -> Surroundings {
+        Surroundings { clock: self.clock.clone(), random: self.random.clone(), tasks: tasks.clone() }
+    }
+}
+
+impl<L> Bound<L>
+where
+    L: Listener,
+    L::Connection: AsyncRead + AsyncWrite + Unpin,
+{
     pub fn address(&self) -> SocketAddr {
         self.server.address()
     }
@@ -235,6 +265,18 @@ impl Bound {
     /// How long a stop may take, all in all.
     pub fn drain(&self) -> Duration {
         self.control.config.drain * 2
+    }
+}
+
+/// What the server allows its clients.
+fn http(config: &ControlConfig) -> HttpConfig {
+    let ControlConfig { limits, stream, drain, .. } = config;
+    HttpConfig {
+        connections_max: limits.connections_max,
+        streams_max: limits.streams_max,
+        age: Some(stream.age),
+        drain: *drain,
+        ..HttpConfig::default()
     }
 }
 

@@ -115,6 +115,11 @@ where
     L: Listener,
     L::Connection: AsyncRead + AsyncWrite + Unpin,
 {
+    /// A server whose clients come from a listener of the caller's own, as a simulation's do.
+    pub fn on(listener: L, address: SocketAddr, config: HttpConfig) -> Self {
+        Self { listener, address, config, tls: None }
+    }
+
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -4,6 +4,7 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Deref;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +28,10 @@ pub struct Tasks {
     scope: Arc<Scope>,
     family: Arc<Family>,
 }
+
+/// Tasks that end with their owner: whoever is dropped in the middle of its work leaves nothing running.
+#[derive(Default)]
+pub struct Owned(Tasks);
 
 /// How a drain went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -284,6 +289,20 @@ impl Tasks {
 impl Default for Tasks {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+impl Deref for Owned {
+    type Target = Tasks;
+
+    fn deref(&self) -> &Tasks {
+        &self.0
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        self.0.abort_now();
     }
 }
 
