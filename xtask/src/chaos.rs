@@ -7,7 +7,7 @@ use crate::part::Part;
 use crate::stop::Stop;
 use crate::workspace::Workspace;
 
-static RUNS: [Example; 4] = [
+static RUNS: [Example; 5] = [
     Example {
         name: "store",
         about: "many writers, a tailing reader and faults on both databases: no change is ever missed",
@@ -43,6 +43,15 @@ static RUNS: [Example; 4] = [
         parts: &[Part::Kubernetes],
         words: &[],
         programs: &["cli"],
+    },
+    Example {
+        name: "simulate",
+        about: "the whole system from seeds, in simulated time: whatever happened, everything comes to agree",
+        package: "harness",
+        target: "chaos_simulate",
+        parts: &[],
+        words: &[],
+        programs: &[],
     },
 ];
 

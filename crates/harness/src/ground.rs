@@ -78,14 +78,20 @@ impl Names {
     pub fn of_region(region: &str) -> Names {
         let base = u128::from(Random::system().u64() >> 16) << 16;
         let shard = format!("t{:x}", base >> 16);
+        let namespace = format!("ws-{shard}").parse().expect("a namespace");
+        Names::numbered(base, namespace, format!("{region}:{shard}").parse().expect("a place"))
+    }
+
+    /// Names that follow from a number, as those of a simulation do.
+    pub fn numbered(base: u128, namespace: Namespace, place: Placement) -> Names {
         Names {
             base,
             workspace: WorkspaceId::sample(base),
             project: ProjectId::sample(base),
             app: AppId::sample(base),
             environment: EnvironmentId::sample(base),
-            namespace: format!("ws-{shard}").parse().expect("a namespace"),
-            place: format!("{region}:{shard}").parse().expect("a place"),
+            namespace,
+            place,
         }
     }
 

@@ -20,6 +20,7 @@ pub mod refusing;
 pub mod runner;
 pub mod secrets;
 pub mod sightings;
+pub mod simulation;
 pub mod sluice;
 pub mod snapshot;
 pub mod steps;

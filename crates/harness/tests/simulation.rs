@@ -1,0 +1,43 @@
+//! The whole system from a seed: whatever happened, once it is calm everything agrees, and stays so.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use harness::simulation::{OPERATIONS, run, run_all};
+
+/// How many seeds at least, and how long at most beyond them.
+const SEEDS: u64 = 2000;
+const TIME: Duration = Duration::from_mins(4);
+
+/// Of this many it is seen that they are the same twice.
+const TWICE: u64 = 20;
+
+#[test]
+fn converges_from_any_history() {
+    harness::show_log();
+    let tally = run_all(0, SEEDS, TIME);
+    println!("{}", tally.told());
+    assert!(tally.failed.is_empty(), "{}", tally.told());
+    assert!(tally.seeds >= SEEDS && tally.without_nets >= SEEDS / 2);
+    assert!(tally.operations.values().sum::<u64>() >= tally.seeds * OPERATIONS as u64);
+    assert_eq!(tally.missing(), Vec::<String>::new(), "what never happened was not survived");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_history_twice() {
+    let mut histories = BTreeSet::new();
+    let mut bytes = 0;
+    for seed in 0..TWICE {
+        let (first, second) = (run(seed, true).transcript, run(seed, true).transcript);
+        assert!(first == second, "seed {seed} differs in line {}", differing_line(&first, &second));
+        bytes += first.len();
+        histories.insert(first);
+    }
+    println!("{TWICE} seeds twice, {bytes} bytes of history");
+    assert_eq!(histories.len() as u64, TWICE, "another seed is another history");
+}
+
+fn differing_line(first: &str, second: &str) -> String {
+    let mut pairs = first.lines().zip(second.lines()).enumerate();
+    let differing = pairs.find(|(_, (one, two))| one != two);
+    differing.map_or_else(|| "their lengths".to_owned(), |(nth, (one, two))| format!("{nth}:\n{one}\n{two}"))
+}
