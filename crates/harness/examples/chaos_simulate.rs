@@ -6,6 +6,10 @@ use std::{process::ExitCode, time::Duration};
 
 use harness::simulation::{run, run_all};
 
+/// A run is small and short, and half of what it does is to allocate.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     harness::show_log();
     let arguments: Vec<String> = std::env::args().collect();

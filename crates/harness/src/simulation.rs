@@ -16,7 +16,6 @@ mod rough;
 mod seeds;
 mod stage;
 mod stranger;
-mod toy;
 mod transcript;
 mod weather;
 mod world;
@@ -38,6 +37,9 @@ pub use self::{
     stranger::Drift,
     weather::Fault,
 };
+
+/// The namespace of the agents' Leases.
+const NAMESPACE: &str = "krane";
 
 /// What users and strangers do in one run.
 pub const OPERATIONS: usize = 200;
@@ -110,7 +112,7 @@ async fn trouble(world: &mut World, random: &Random) -> BTreeMap<String, u64> {
         fate.strike(world).await;
         let name = if random.below(4) == 0 {
             let region = usize::try_from(random.below(world.regions.len() as u64)).expect("an index fits");
-            match stranger::meddle(world, region, &drifting).await {
+            match stranger::meddle(world, region, &drifting) {
                 Some(drift) => format!("{drift:?}"),
                 None => continue,
             }
@@ -132,20 +134,18 @@ async fn settle(world: &mut World) -> Vec<String> {
         world.clock.sleep(Duration::from_secs(1)).await;
         world.restart_the_fallen();
         world.confirm_all().await;
-        let (now, wrong) = (world.clock.instant(), disagreements(world).await);
-        let moved = Moved::in_(world).await;
-        rests = match rests {
-            Some((since, last)) if wrong.is_empty() && last == moved => Some((since, last)),
-            _ if wrong.is_empty() => Some((now, moved)),
-            _ => None,
-        };
-        match &rests {
-            Some((since, _)) if now >= *since + STAYS => return Vec::new(),
-            Some((since, _)) if *since >= begun + CALM_MAX => {
-                return vec![format!("everything agrees, and {moved:?} moves all the same")];
-            }
-            None if now >= begun + CALM_MAX => return wrong,
+        let (now, moved) = (world.clock.instant(), Moved::in_(world).await);
+        match rests {
+            // Nothing was written, by us or by anybody; at the end that is looked at once more.
+            Some((since, last)) if last == moved && now < since + STAYS => continue,
+            Some((_, last)) if last == moved => return disagreements(world).await,
             Some(_) | None => {}
+        }
+        let wrong = disagreements(world).await;
+        rests = wrong.is_empty().then_some((now, moved));
+        if now >= begun + CALM_MAX {
+            let restless = || vec![format!("everything agrees, and something moves all the same: {moved:?}")];
+            return if wrong.is_empty() { restless() } else { wrong };
         }
     }
 }
@@ -155,11 +155,16 @@ async fn settle(world: &mut World) -> Vec<String> {
 struct Moved {
     version: Option<model::watch::Version>,
     writes: u64,
+    is_settled: bool,
 }
 
 impl Moved {
     async fn in_(world: &World) -> Moved {
         let position = world.store.position().await;
-        Moved { version: position.ok().map(|position| position.version), writes: world.ledger.writes() }
+        Moved {
+            version: position.ok().map(|position| position.version),
+            writes: world.ledger.writes(),
+            is_settled: world.regions.iter().all(|region| region.stage.is_settled()),
+        }
     }
 }

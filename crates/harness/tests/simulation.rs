@@ -4,6 +4,10 @@ use std::{collections::BTreeSet, time::Duration};
 
 use harness::simulation::{OPERATIONS, run, run_all};
 
+/// A run is small and short, and half of what it does is to allocate.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// How many seeds at least, and how long at most beyond them.
 const SEEDS: u64 = 2000;
 const TIME: Duration = Duration::from_mins(4);

@@ -149,7 +149,7 @@ impl Wanted {
 
 /// What is in one cluster.
 struct There {
-    objects: BTreeMap<Ref, (Arc<Live>, Value)>,
+    objects: BTreeMap<Ref, (Arc<Live>, Arc<Value>)>,
 }
 
 impl There {
@@ -158,7 +158,7 @@ impl There {
         let ours =
             all.filter(|(_, json)| json["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "krane");
         let read = ours.map(|(object, json)| {
-            let live = Live::read(object.ty, json.clone()).expect("the cluster has whole objects");
+            let live = Live::read(object.ty, (*json).clone()).expect("the cluster has whole objects");
             (object, (Arc::new(live), json))
         });
         There { objects: read.collect() }
@@ -200,13 +200,15 @@ impl There {
         }
     }
 
-    /// How many pods a set of replicas has, those on their way out among them.
+    /// How many pods a set of replicas has, those on their way out among them, and none that has ended.
     fn pods(&self, set: &Ref, json: &Value) -> u64 {
         let uid = &json["metadata"]["uid"];
-        let is_of = |(object, (_, json)): &(&Ref, &(Arc<Live>, Value))| {
+        let is_of = |(object, (_, json)): &(&Ref, &(Arc<Live>, Arc<Value>))| {
             let mut owners = json["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+            let has_ended = ["Failed", "Succeeded"].iter().any(|phase| json["status"]["phase"] == **phase);
             object.ty == Type::Pod
                 && object.namespace == set.namespace
+                && !has_ended
                 && owners.any(|owner| owner["uid"] == *uid)
         };
         self.objects.iter().filter(is_of).count() as u64

@@ -68,6 +68,7 @@ impl Fate {
     pub(super) fn relent(self, world: &mut World) {
         world.weather.calm();
         self.later.into_iter().for_each(|(_, undo)| undo.act(world));
+        world.regions.iter().for_each(|region| region.stage.heal());
     }
 
     fn jump(&self, world: &World, region: usize, slot: usize) {

@@ -1,61 +1,96 @@
 //! One cluster as whoever stands outside sees it: everything that is in it, and what strangers do there.
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use agent::object::Ref;
+use agent::{
+    cluster::local::{
+        Edit, Local, LocalSettings, Propagation,
+        simulated::{Behaviour, Simulated},
+    },
+    object::{Ref, Type},
+};
+use model::name::Shard;
 use runtime::{clock::Clock, random::Random, shutdown::Tasks};
 use serde_json::Value;
 
-use super::toy::Toy;
+/// How long a pod takes before it does anything.
+const POD_STARTS: Duration = Duration::from_millis(300);
 
-/// A cluster with simulated pods.
+/// The local cluster that `krane dev` ships, with pods that are played.
 pub struct Stage {
-    pub cluster: Arc<Toy>,
+    pub cluster: Arc<Local>,
+    node: Simulated,
     random: Random,
+    /// The pods that would fail again and again for ever.
+    failing: Mutex<BTreeSet<Ref>>,
 }
 
 impl Stage {
-    pub fn new(clock: &Clock, random: Random, tasks: &Tasks) -> Stage {
-        let uid = format!("{:016x}", random.u64());
-        Stage { cluster: Arc::new(Toy::new(clock.clone(), tasks.clone(), uid)), random }
+    pub fn new(shard: Shard, clock: &Clock, random: Random, tasks: &Tasks) -> Stage {
+        let node = Simulated::slow(clock.clone(), tasks.clone(), POD_STARTS);
+        let settings =
+            LocalSettings { namespaces: vec![super::NAMESPACE.to_owned()], ..LocalSettings::default() };
+        let cluster = Local::new(settings, node.clone(), shard, clock.clone(), random.fork());
+        let running = cluster.clone();
+        tasks.spawn("controllers", async move { running.run().await });
+        Stage { cluster: Arc::new(cluster), node, random, failing: Mutex::default() }
     }
 
     /// Every object there is.
-    pub fn all(&self) -> Vec<(Ref, Value)> {
-        self.cluster.all()
+    pub fn all(&self) -> Vec<(Ref, Arc<Value>)> {
+        let of_type = |ty: Type| {
+            let named = move |json: Arc<Value>| {
+                let text = |field: &str| json["metadata"][field].as_str().unwrap_or_default();
+                (Ref::new(ty, text("namespace"), text("name")), json.clone())
+            };
+            self.cluster.all(ty).into_iter().map(named)
+        };
+        Type::ALL.into_iter().flat_map(of_type).collect()
     }
 
-    /// A stranger's change of some fields; null takes one away.
-    pub async fn edit(&self, object: &Ref, patch: Value) {
-        self.cluster.edit(object, |json| merge(json, &patch));
+    /// Whether its controllers have nothing left to do.
+    pub fn is_settled(&self) -> bool {
+        self.cluster.is_settled()
     }
 
-    pub async fn remove(&self, object: &Ref) {
-        self.cluster.remove(object);
+    /// A stranger's change of some fields; null takes one away. What the cluster would refuse is not changed.
+    pub fn edit(&self, object: &Ref, patch: Value) -> bool {
+        self.cluster.edit("stranger", object, &Edit::Merge(patch)).is_ok()
     }
 
-    pub fn crash(&self, pod: &Ref) {
-        let crash = serde_json::json!({ "status": { "phase": "Running", "conditions": [{"type": "Ready", "status": "False"}],
-            "containerStatuses": [{"name": "deployment", "restartCount": 1 + self.random.below(3), "ready": false}] } });
-        self.cluster.edit(pod, |json| merge(json, &crash));
+    pub fn remove(&self, object: &Ref) -> bool {
+        let propagation =
+            if self.random.below(2) == 0 { Propagation::Foreground } else { Propagation::Background };
+        self.cluster.remove(object, propagation).is_ok()
     }
-}
 
-/// What a merge patch does.
-fn merge(into: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *into = patch.clone();
-        return;
-    };
-    if !into.is_object() {
-        *into = Value::Object(serde_json::Map::new());
+    /// A pod fails, in one way or another.
+    pub fn crash(&self, pod: &Ref) -> bool {
+        let ways = [
+            Behaviour::CrashLoop,
+            Behaviour::OutOfMemory,
+            Behaviour::SlowStart,
+            Behaviour::NeverReady,
+            Behaviour::Evict,
+            Behaviour::Fail,
+            Behaviour::Succeed,
+        ];
+        let way = ways[usize::try_from(self.random.below(ways.len() as u64)).expect("an index fits")];
+        if matches!(way, Behaviour::CrashLoop | Behaviour::OutOfMemory) {
+            self.failing.lock().unwrap_or_else(PoisonError::into_inner).insert(pod.clone());
+        }
+        self.node.order(&pod.namespace, &pod.name, way)
     }
-    let fields = into.as_object_mut().expect("it was made one");
-    for (key, value) in patch {
-        if value.is_null() {
-            fields.remove(key);
-        } else {
-            merge(fields.entry(key).or_insert(Value::Null), value);
+
+    /// What fails again and again does so no more: it would never come to rest.
+    pub fn heal(&self) {
+        let failing = std::mem::take(&mut *self.failing.lock().unwrap_or_else(PoisonError::into_inner));
+        for pod in failing {
+            self.node.order(&pod.namespace, &pod.name, Behaviour::Run);
         }
     }
 }

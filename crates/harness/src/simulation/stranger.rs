@@ -26,7 +26,7 @@ impl Drift {
 }
 
 /// Does something to one object of a region; says what, if there was anything to do it to.
-pub async fn meddle(world: &World, region: usize, random: &Random) -> Option<Drift> {
+pub fn meddle(world: &World, region: usize, random: &Random) -> Option<Drift> {
     let drift = Drift::ALL[usize::try_from(random.below(Drift::ALL.len() as u64)).expect("an index fits")];
     let stage = &world.regions[region].stage;
     let is_meant = |object: &Ref| match drift {
@@ -43,19 +43,17 @@ pub async fn meddle(world: &World, region: usize, random: &Random) -> Option<Dri
     let at = usize::try_from(random.below(all.len().max(1) as u64)).expect("an index fits");
     let object = all.get(at)?;
     world.transcript.say(format_args!("stranger: {drift:?} {object}"));
-    match drift {
-        Drift::Edit => stage.edit(object, edit(object, random)).await,
+    let is_done = match drift {
+        Drift::Edit => stage.edit(object, edit(object, random)),
         Drift::Decorate => {
             let note = random.u64().to_string();
-            stage.edit(object, json!({ "metadata": { "annotations": { "example.com/note": note } } })).await;
+            stage.edit(object, json!({ "metadata": { "annotations": { "example.com/note": note } } }))
         }
-        Drift::Rescale => {
-            stage.edit(object, json!({ "spec": { "replicas": random.below(4) } })).await;
-        }
-        Drift::Delete | Drift::DeletePod => stage.remove(object).await,
+        Drift::Rescale => stage.edit(object, json!({ "spec": { "replicas": random.below(4) } })),
+        Drift::Delete | Drift::DeletePod => stage.remove(object),
         Drift::CrashPod => stage.crash(object),
-    }
-    Some(drift)
+    };
+    is_done.then_some(drift)
 }
 
 /// A change of something that we set, or of what we remember by.

@@ -34,6 +34,7 @@ use wire::{
 };
 
 use super::{
+    NAMESPACE,
     network::Network,
     rough::{Around, Ledger, Rough},
     stage::Stage,
@@ -44,9 +45,6 @@ use crate::ground::{KEY, Names, SECRET};
 
 /// Where the control plane is reached: two addresses of one, so that a call whose answer is lost is made again.
 const URLS: [&str; 2] = ["http://a.control", "http://b.control"];
-
-/// The namespace of the agents' Lease.
-const NAMESPACE: &str = "krane";
 
 /// When every simulation begins.
 const BEGIN: Timestamp = Timestamp::from_millis(1_700_000_000_000);
@@ -351,7 +349,7 @@ impl Region {
         };
         Region {
             agents: (0..setup.replicas).map(slot).collect(),
-            stage: Stage::new(&Clock::simulated(BEGIN), random.fork(), tasks),
+            stage: Stage::new(names.place.shard.clone(), &Clock::simulated(BEGIN), random.fork(), tasks),
             token: Bearer::generate(TokenKind::Agent, random),
             names,
         }
