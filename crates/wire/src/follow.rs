@@ -150,6 +150,20 @@ impl<S: Source> Follow<S> {
     /// # Panics
     /// If the delays between attempts make no sense.
     pub fn new(source: S, patience: Patience, clock: Clock, random: Random) -> Follow<S> {
+        Follow::resume(Reader::default(), source, patience, clock, random)
+    }
+
+    /// A follower that goes on from what a reader held before.
+    ///
+    /// # Panics
+    /// If the delays between attempts make no sense.
+    pub fn resume(
+        reader: Reader<Held<S::State>>,
+        source: S,
+        patience: Patience,
+        clock: Clock,
+        random: Random,
+    ) -> Follow<S> {
         let backoff = Backoff::new(patience.retry_first, patience.retry_max).expect("delays that make sense");
         let state = State::Waiting { until: clock.instant() };
         Follow {
@@ -158,7 +172,7 @@ impl<S: Source> Follow<S> {
             clock,
             random,
             backoff,
-            reader: Reader::default(),
+            reader,
             state,
             is_out_of_step: false,
             resynced_at: None,

@@ -1,5 +1,6 @@
 //! What sentinels route by: deployments with their instances, hostnames, policies.
 
+use buffa::Message as _;
 use model::{
     deployment::{Protocol, Status},
     id::{DeploymentId, EnvironmentId},
@@ -8,7 +9,7 @@ use model::{
     limits,
     name::{Address, Hostname, LabelValue, PodName},
     route::{Route, Target, Targets},
-    watch::{Event, Key},
+    watch::{Event, Key, Version},
 };
 use proto::route_event::Event as Inner;
 
@@ -144,6 +145,24 @@ fn route_message(route: &Route) -> proto::HostRoute {
         previous: read::text(previous.as_ref()),
         affinity: affinity.to_string(),
         follows: follows.to_string(),
+    }
+}
+
+/// One object as bytes, to be kept where it is read again by [`unpack`]: as the stream would have sent it.
+pub fn pack(routed: &Routed, version: Version) -> Vec<u8> {
+    let stamp = Stamp { version, gone: routed.is_gone(), change: None };
+    state(routed, &stamp).encode_to_vec()
+}
+
+/// What was [packed](pack), read as strictly as what is heard.
+pub fn unpack(bytes: &[u8], environment: EnvironmentId) -> Result<Event<Routed>, Invalid> {
+    match proto::RouteEvent::decode_from_slice(bytes) {
+        Ok(message) => event(message, environment),
+        Err(error) => {
+            let mut problems = Problems::new();
+            problems.whole().require(false, format!("cannot be decoded: {error}"));
+            problems.complete(None)
+        }
     }
 }
 

@@ -86,6 +86,15 @@ impl<T> Default for Reader<T> {
 }
 
 impl<T> Reader<T> {
+    /// A reader that goes on from what another one knew at `cursor`: a table that was kept while nobody listened.
+    pub fn restored(cursor: Cursor, known: impl IntoIterator<Item = (Key, Version, T)>) -> Reader<T> {
+        let mut reader = Reader { cursor, ..Reader::default() };
+        for (key, version, state) in known {
+            reader.put(key, Standing::Known { version, state });
+        }
+        reader
+    }
+
     /// Where to resume: everything up to here is held.
     pub fn cursor(&self) -> Cursor {
         self.cursor
