@@ -394,6 +394,22 @@ impl Cluster for Local {
         Box::pin(async move { Ok(self.state().leases.within(namespace)) })
     }
 
+    fn watch_lease(&self, namespace: &str, name: &str) -> BoxStream<'static, Result<Option<Lease>>> {
+        let lease = (namespace.to_owned(), name.to_owned());
+        let mut revised = self.revised();
+        revised.mark_changed();
+        let begin = (self.clone(), revised, lease, None);
+        Box::pin(futures_util::stream::unfold(begin, |(local, mut revised, lease, shown)| async move {
+            loop {
+                revised.changed().await.expect("the cluster that is watched is held here");
+                let now = local.state().leases.get(&lease);
+                if shown.as_ref() != Some(&now) {
+                    return Some((Ok(now.clone()), (local, revised, lease, Some(now))));
+                }
+            }
+        }))
+    }
+
     fn put_lease<'a>(&'a self, namespace: &'a str, lease: &'a Lease) -> BoxFuture<'a, Result<Lease>> {
         Box::pin(async move {
             self.with(|state| {

@@ -111,7 +111,7 @@ impl Wanted {
             version: item.version,
             change: item.change,
         };
-        match kind.manifests(desired) {
+        match kind.manifests(desired, None) {
             Ok(manifests) => {
                 for stamped in manifests.into_iter().map(|manifest| manifest.stamped(&stamping)) {
                     self.objects.insert(stamped.object.clone(), stamped);

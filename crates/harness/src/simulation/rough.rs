@@ -217,6 +217,10 @@ impl<C: Cluster> Cluster for Rough<C> {
         .boxed()
     }
 
+    fn watch_lease(&self, namespace: &str, name: &str) -> BoxStream<'static, Result<Option<Lease>>> {
+        self.inner.watch_lease(namespace, name)
+    }
+
     fn put_lease<'a>(&'a self, namespace: &'a str, lease: &'a Lease) -> BoxFuture<'a, Result<Lease>> {
         async move {
             let Around { who, weather, clock, transcript, .. } = &self.around;

@@ -253,6 +253,7 @@ impl World {
             tasks: tasks.clone(),
             readiness: Readiness::new(),
             metrics: metrics.clone(),
+            secrets: Arc::new(agent::secrets::NoVault),
         };
         *running = Some(Running { tasks: tasks.clone(), metrics });
         self.transcript.say(format_args!("{who}: starts"));

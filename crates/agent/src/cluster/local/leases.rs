@@ -14,6 +14,11 @@ impl Leases {
         all.map(|(_, lease)| lease.clone()).collect()
     }
 
+    /// One of them, by its namespace and name.
+    pub fn get(&self, lease: &(String, String)) -> Option<Lease> {
+        self.0.get(lease).cloned()
+    }
+
     /// Writes a lease, if nobody has since it was read.
     pub fn put(&mut self, objects: &mut Objects, namespace: &str, lease: &Lease) -> Result<Lease> {
         let key = (namespace.to_owned(), lease.name.clone());
