@@ -64,6 +64,12 @@ impl Real {
         kube_on(client, &self.name, &self.requests, config)
     }
 
+    /// As the agent of another shard.
+    pub async fn kube_for(&self, shard: Shard, config: &KubeConfig) -> Kube {
+        let (clock, random) = (Clock::system(), Random::system());
+        Kube::new(self.client().await, config, shard, self.requests.clone(), clock, random)
+    }
+
     pub async fn client_with(&self, change: impl FnOnce(&mut Config)) -> Client {
         let mut config = config().await;
         change(&mut config);
@@ -132,11 +138,7 @@ impl Setting for Real {
 
     fn of_shard(&self, shard: &str) -> impl Future<Output = Kube> {
         let shard = shard.parse().unwrap();
-        async move {
-            let config = KubeConfig::default();
-            let (clock, random) = (Clock::system(), Random::system());
-            Kube::new(self.client().await, &config, shard, self.requests.clone(), clock, random)
-        }
+        async move { self.kube_for(shard, &KubeConfig::default()).await }
     }
 
     async fn edit(&self, object: &Ref, operations: &[Value]) -> Result<Value, Error> {

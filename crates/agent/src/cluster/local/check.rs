@@ -45,13 +45,13 @@ pub(super) fn check(ty: Type, before: Option<&Value>, object: &Value) -> Verdict
     labels("metadata.labels", &object["metadata"]["labels"])?;
     let spec = &object["spec"];
     match ty {
-        Type::ReplicaSet | Type::Deployment => {
-            selected(spec)?;
-            same(before, object, &["spec", "selector"])?;
-            count("spec.replicas", &spec["replicas"])?;
-            count("spec.minReadySeconds", &spec["minReadySeconds"])?;
-            pod("spec.template.spec", &spec["template"]["spec"])
-        }
+        Type::ReplicaSet | Type::Deployment => together([
+            selected(spec),
+            same(before, object, &["spec", "selector"]),
+            count("spec.replicas", &spec["replicas"]),
+            count("spec.minReadySeconds", &spec["minReadySeconds"]),
+            pod("spec.template.spec", &spec["template"]["spec"]),
+        ]),
         Type::Pod => pod("spec", spec),
         Type::Service => service(before, object),
         Type::Secret => same(before, object, &["type"]),
@@ -62,6 +62,16 @@ pub(super) fn check(ty: Type, before: Option<&Value>, object: &Value) -> Verdict
         Type::PodDisruptionBudget | Type::Namespace | Type::ServiceAccount | Type::CiliumNetworkPolicy => {
             Ok(())
         }
+    }
+}
+
+/// The first of several refusals, which is about a mixture if any of them is.
+fn together<const N: usize>(verdicts: [Verdict; N]) -> Verdict {
+    let refusals: Vec<Refusal> = verdicts.into_iter().filter_map(Result::err).collect();
+    let is_mixture = refusals.iter().any(|refusal| refusal.is_mixture);
+    match refusals.into_iter().next() {
+        Some(first) => Err(Refusal { is_mixture, ..first }),
+        None => Ok(()),
     }
 }
 
@@ -213,11 +223,8 @@ fn service(before: Option<&Value>, object: &Value) -> Verdict {
             return Err(refused("spec.ports.name: required".to_owned()));
         }
     }
-    unique("spec", spec, "ports", "name")?;
-    if before.is_some_and(|before| !before["spec"]["clusterIP"].is_null()) {
-        same(before, object, &["spec", "clusterIP"])?;
-    }
-    Ok(())
+    let before = before.filter(|before| !before["spec"]["clusterIP"].is_null());
+    together([unique("spec", spec, "ports", "name"), same(before, object, &["spec", "clusterIP"])])
 }
 
 fn autoscaler(spec: &Value) -> Verdict {

@@ -117,6 +117,11 @@ impl Fields {
         !self.is_meant && self.below.is_empty()
     }
 
+    /// Whether the field itself is one of them, and not only fields in it.
+    pub fn is_meant(&self) -> bool {
+        self.is_meant
+    }
+
     pub fn get(&self, step: &str) -> Option<&Fields> {
         self.below.get(step)
     }

@@ -65,10 +65,13 @@ fn merged_list(
 pub(super) fn pruned(place: Place<'_>, value: &Value, had: &Fields, kept: &Fields) -> Option<Value> {
     let one = |step: &str, place: Place<'_>, value: &Value| match had.get(step) {
         None => Some(value.clone()),
-        Some(had) => match kept.get(step) {
-            None => None,
-            Some(kept) => pruned(place, value, had, kept),
-        },
+        Some(had) => pruned(place, value, had, kept.get(step)?),
+    };
+    // An element is there for whoever put it there: one that others only wrote into goes all the same.
+    let element_of = |step: &str, value: &Value| {
+        let is_ours_alone =
+            had.get(step).is_some_and(Fields::is_meant) && !kept.get(step).is_some_and(Fields::is_meant);
+        if is_ours_alone { None } else { one(step, place, value) }
     };
     let left = match place.writing(value) {
         Writing::Fields(fields) => {
@@ -78,7 +81,7 @@ pub(super) fn pruned(place: Place<'_>, value: &Value, had: &Fields, kept: &Field
             Value::Object(left.collect())
         }
         Writing::Keyed(list, keys) => {
-            list.iter().filter_map(|value| one(&element(keys, value), place, value)).collect()
+            list.iter().filter_map(|value| element_of(&element(keys, value), value)).collect()
         }
         Writing::Words(list) => list.iter().filter_map(|value| one(&word(value), place, value)).collect(),
         Writing::Whole => value.clone(),
@@ -141,6 +144,15 @@ mod tests {
         assert_eq!(left, json!({ "image": "a", "labels": { "b": "1" } }));
         let left = pruned(root(), &live, &had, &Fields::default()).unwrap();
         assert_eq!(left, json!({ "image": "a" }));
+    }
+
+    #[test]
+    fn an_element_that_others_only_wrote_into_goes_with_whoever_put_it_there() {
+        let env = |value: &str| json!({ "env": [{ "name": "A", "value": value }] });
+        let had = Fields::read(&json!({ "f:env": { "k:{\"name\":\"A\"}": { ".": {}, "f:name": {} } } }));
+        let others = Fields::read(&json!({ "f:env": { "k:{\"name\":\"A\"}": { "f:value": {} } } }));
+        assert_eq!(pruned(root(), &env("theirs"), &had, &others), None);
+        assert_eq!(pruned(root(), &env("theirs"), &others, &had), Some(json!({ "env": [{ "name": "A" }] })));
     }
 
     #[test]
