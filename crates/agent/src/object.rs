@@ -12,7 +12,7 @@ mod shape;
 
 use std::{fmt, sync::Arc};
 
-pub(crate) use self::shape::Shape;
+pub(crate) use self::shape::{Path, Shape};
 pub use self::{
     compare::difference,
     live::{Body, Live, Stamp, Uid, Unreadable},

@@ -1,11 +1,17 @@
-//! What the API server puts into an object that does not say it.
+//! What the API server puts into an object that does not say it, and what it does not keep of what says nothing.
 
 use serde_json::{Map, Value, json};
 
-use crate::object::Type;
+use crate::object::{Path, Shape, Type};
 
-/// Fills in what is missing.
+/// Fills in what is missing, and takes out what says no more than its absence.
 pub(super) fn fill(ty: Type, object: &mut Value) {
+    let shape = Shape::of(&ty.kind().into());
+    for (name, value) in object.as_object_mut().into_iter().flatten() {
+        if name != "metadata" && name != "status" {
+            take_out(shape, &Path::ROOT.field(name), value);
+        }
+    }
     match ty {
         Type::Namespace => {
             object["metadata"]["labels"]["kubernetes.io/metadata.name"] = object["metadata"]["name"].clone();
@@ -22,6 +28,23 @@ pub(super) fn fill(ty: Type, object: &mut Value) {
         Type::HorizontalPodAutoscaler => autoscaler(&mut object["spec"]),
         Type::Pod => pod(&mut object["spec"]),
         Type::ServiceAccount | Type::CiliumNetworkPolicy | Type::PodDisruptionBudget => {}
+    }
+}
+
+fn take_out(shape: Shape, path: &Path<'_>, value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields.iter_mut() {
+                take_out(shape, &path.field(name), value);
+            }
+            fields.retain(|name, value| !shape.is_dropped(&path.field(name), value));
+        }
+        Value::Array(list) => {
+            for (nth, value) in list.iter_mut().enumerate() {
+                take_out(shape, &path.index(nth), value);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -190,6 +213,19 @@ mod tests {
         let once = set.clone();
         fill(Type::ReplicaSet, &mut set);
         assert_eq!(set, once);
+    }
+
+    #[test]
+    fn what_says_nothing_is_not_kept() {
+        let mut set = json!({ "spec": { "minReadySeconds": 0, "template": { "spec": {
+            "tolerations": [], "containers": [{ "name": "a", "env": [{ "name": "A", "value": "" }] }],
+            "volumes": [{ "name": "v", "emptyDir": {} }],
+        } } } });
+        fill(Type::ReplicaSet, &mut set);
+        let spec = &set["spec"]["template"]["spec"];
+        assert_eq!(spec["containers"][0]["env"], json!([{ "name": "A" }]));
+        assert_eq!((spec.get("tolerations"), set["spec"].get("minReadySeconds")), (None, None));
+        assert_eq!(spec["volumes"], json!([{ "name": "v", "emptyDir": {} }]));
     }
 
     #[test]

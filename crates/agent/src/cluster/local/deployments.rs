@@ -104,7 +104,7 @@ fn roll(state: &mut State, object: &Ref, deployment: &Value, new: &Ref) {
     for (set, replicas) in wanted {
         let is_news = |value: &Value| {
             value["spec"]["replicas"] != replicas
-                || value["spec"]["minReadySeconds"].as_u64() != Some(patience)
+                || value["spec"]["minReadySeconds"].as_u64().unwrap_or(0) != patience
         };
         if state.server.objects.get(set).is_some_and(|value| is_news(value)) {
             state.server.update(set, |value| {
