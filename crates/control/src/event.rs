@@ -1,7 +1,7 @@
 //! Events of the control plane's own making: ids from a draft, so that a write made again says the same.
 
 use model::{
-    cluster::{Epoch, HeldBack, ListHash},
+    cluster::{ApplyError, Epoch, HeldBack, ListHash},
     event::{Event, EventKind, Field, Subject},
     id::{ChangeId, EventId},
     kind::Kind,
@@ -10,6 +10,7 @@ use model::{
     token::Token,
 };
 use runtime::{clock::Clock, random::Random};
+use store::{ApplyReport, ApplySubject};
 
 /// Makes drafts.
 #[derive(Clone)]
@@ -95,6 +96,17 @@ impl Draft {
             .with(Field::Hash, &hash.to_string())
     }
 
+    /// Something can no longer be applied in a cluster, and why.
+    pub fn apply_failed(&self, report: &ApplyReport, error: &ApplyError) -> Event {
+        self.of_apply(EventKind::ApplyFailed, report)
+            .with(Field::Reason, error.reason.as_str())
+            .with(Field::Message, error.message.as_str())
+    }
+
+    pub fn apply_recovered(&self, report: &ApplyReport) -> Event {
+        self.of_apply(EventKind::ApplyRecovered, report)
+    }
+
     pub fn token_created(&self, token: &Token) -> Event {
         self.of_token(EventKind::TokenCreated, token).with(Field::Kind, token.kind().as_str())
     }
@@ -106,6 +118,23 @@ impl Draft {
     fn of_cluster(&self, kind: EventKind, placement: &Placement) -> Event {
         let subject = Subject { placement: Some(placement.clone()), ..Subject::default() };
         Event::new(self.id, kind, subject, self.change, self.at)
+    }
+
+    fn of_apply(&self, kind: EventKind, report: &ApplyReport) -> Event {
+        let mut subject = Subject { placement: Some(report.placement.clone()), ..Subject::default() };
+        let (of, name) = match report.subject {
+            ApplySubject::Deployment(id) => {
+                subject.deployment = Some(id);
+                (Kind::Deployment, id.to_string())
+            }
+            ApplySubject::Sentinel(id) => {
+                subject.sentinel = Some(id);
+                (Kind::Sentinel, id.to_string())
+            }
+            ApplySubject::NetworkPolicy(id) => (Kind::NetworkPolicy, id.to_string()),
+        };
+        let event = Event::new(self.id, kind, subject, self.change, self.at);
+        event.with(Field::Kind, of.as_str()).with(Field::Name, &name)
     }
 
     fn of_token(&self, kind: EventKind, token: &Token) -> Event {

@@ -8,14 +8,17 @@ mod ground;
 use connectrpc::ErrorCode;
 use futures_util::future::join_all;
 use model::{
-    cluster::{Epoch, Sequence},
+    cluster::{ApplyError, ApplyReason, Epoch, Sequence},
     deployment::Deployment,
+    event::{Event, EventKind},
     instance::Instance,
-    name::KubernetesName,
-    watch::Cursor,
+    kind::Kind,
+    name::{KubernetesName, Message},
+    time::Millis,
+    watch::{Cursor, Key, Version},
 };
 use store::{State, Topic};
-use wire::report::{DeploymentReport, Heading};
+use wire::report::{ApplyReport, DeploymentReport, Heading};
 
 use self::ground::{DEPLOYMENTS, Ground, caller, place};
 
@@ -82,6 +85,52 @@ async fn old_news_and_unknown_names_are_taken_without_an_error() {
     assert_eq!(routed(&ground).await, 1, "and the old news did not win");
     let taken = |outcome| ground.metrics.report.taken.get_or_create(&[("outcome", outcome)]).get();
     assert_eq!((taken("changed"), taken("old"), taken("unknown")), (1, 1, 1));
+    ground.end().await;
+}
+
+/// That it fails for another reason, or is told again in another term, is no event of its own.
+#[tokio::test]
+async fn an_apply_that_fails_and_one_that_recovers_are_events() {
+    let ground = Ground::lay(|_| {}).await;
+    let id = Deployment::sample().numbered(1).id;
+    let tell = async |epoch: Epoch, sequence: u64, message: Option<&str>| {
+        let error = message.map(|message| ApplyError {
+            reason: ApplyReason::Forbidden,
+            message: Message::cut(message),
+            since: Millis(5),
+        });
+        let heading =
+            Heading { caller: caller(), epoch: Some(epoch), sequence: Sequence(sequence), observed: None };
+        let version = ground.store.position().await.unwrap().version;
+        let report =
+            ApplyReport { heading, kind: Kind::Deployment, id: Key::new(id.to_string()), version, error };
+        ground.reports.apply_error(report).await.expect("it is taken");
+    };
+    let first = ground.begin().await;
+    tell(first, 1, None).await;
+    tell(first, 2, Some("no such class")).await;
+    tell(first, 3, Some("nor such a quota")).await;
+    let second = ground.begin().await;
+    tell(second, 1, Some("nor such a quota")).await;
+    tell(second, 2, None).await;
+    tell(second, 3, None).await;
+    let events = ground.store.events(Version::ZERO, 1000).await.unwrap();
+    let is_apply = |event: &Event| event.kind.as_str().starts_with("apply.");
+    let applies: Vec<Event> = events.into_iter().map(|(_, event)| event).filter(is_apply).collect();
+    assert_eq!(
+        applies.iter().map(|event| event.kind).collect::<Vec<_>>(),
+        [EventKind::ApplyFailed, EventKind::ApplyRecovered]
+    );
+    let said = |event: &Event| {
+        let fields = event.fields().iter().map(|(field, text)| format!("{}={text}", field.as_str()));
+        fields.collect::<Vec<_>>().join(" ")
+    };
+    let (kind, name) = ("kind=deployment", format!("name={id}"));
+    assert_eq!(said(&applies[0]), format!("{kind} {name} reason=forbidden message=no such class"));
+    assert_eq!(said(&applies[1]), format!("{kind} {name}"));
+    for event in &applies {
+        assert_eq!((event.subject.deployment, event.subject.placement.clone()), (Some(id), Some(place())));
+    }
     ground.end().await;
 }
 

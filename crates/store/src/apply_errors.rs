@@ -36,6 +36,21 @@ pub struct ApplyReport {
     pub error: Option<ApplyError>,
 }
 
+/// What became of a report of an apply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ApplyTaken {
+    pub taken: Taken,
+    /// Whether it is the first to say so.
+    pub turn: Option<ApplyTurn>,
+}
+
+/// An object could be applied until now, and no longer can; or the reverse. Another error in the place of one is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ApplyTurn {
+    Failed,
+    Recovered,
+}
+
 /// What was to be applied, in the order in which rows are locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ApplySubject {
@@ -69,11 +84,12 @@ impl Rows {
             advance: format!(
                 "UPDATE {table} SET apply_epoch = $5 , apply_sequence = $6 WHERE {row} \
                  AND (apply_epoch < $5 OR (apply_epoch = $5 AND apply_sequence < $6)) AND version <= $7 \
-                 RETURNING {gone}"
+                 RETURNING {gone}, apply_error_reason IS NOT NULL"
             ),
             lock_unordered: format!(
                 "UPDATE {table} SET apply_epoch = apply_epoch WHERE {row} \
-                 AND apply_epoch <= $5 AND version <= $6 RETURNING {gone}"
+                 AND apply_epoch <= $5 AND version <= $6 \
+                 RETURNING {gone}, apply_error_reason IS NOT NULL"
             ),
         }
     }
@@ -85,7 +101,7 @@ impl Write {
     ///
     /// Of several for one object the newest counts. One for a state that is no longer the one that is wanted is
     /// old. Rows are locked kind by kind, in the order of their keys.
-    pub async fn take_apply_errors(&mut self, reports: &[ApplyReport]) -> Result<Vec<Taken>> {
+    pub async fn take_apply_errors(&mut self, reports: &[ApplyReport]) -> Result<Vec<ApplyTaken>> {
         let headings: Vec<Heading<'_>> = reports.iter().map(ApplyReport::heading).collect();
         let mut taken = vec![Taken::Unknown; reports.len()];
         let (keys, terms) = self.find_applied(reports, &headings, &mut taken).await?;
@@ -93,7 +109,9 @@ impl Write {
         let lock = |nth: &usize| reports[*nth].lock(headings[*nth].mark(terms[*nth]));
         let locks = self.run_all(newest.values().map(lock).collect()).await?;
         let mut heard = Vec::new();
+        let mut was_failing = vec![false; reports.len()];
         for (nth, lock) in newest.into_values().zip(locks) {
+            was_failing[nth] = lock.first().map(|row| row.get(1)).transpose()?.unwrap_or_default();
             match locked(&lock)? {
                 Some(false) => heard.push(nth),
                 Some(true) => taken[nth] = Taken::Unknown,
@@ -113,7 +131,8 @@ impl Write {
                 taken[nth] = if changed { Taken::Changed } else { Taken::Same };
             }
         }
-        Ok(taken)
+        let turns = reports.iter().zip(&taken).zip(was_failing);
+        Ok(turns.map(|((report, taken), was)| ApplyTaken::of(report, *taken, was)).collect())
     }
 
     /// The row of each report that counts at all, and the term it counts under.
@@ -139,6 +158,17 @@ impl Write {
             under.push(term.unwrap_or_default());
         }
         Ok((keys, under))
+    }
+}
+
+impl ApplyTaken {
+    fn of(report: &ApplyReport, taken: Taken, was_failing: bool) -> Self {
+        let turn = match (was_failing, &report.error) {
+            (false, Some(_)) if taken == Taken::Changed => Some(ApplyTurn::Failed),
+            (true, None) if taken == Taken::Changed => Some(ApplyTurn::Recovered),
+            _ => None,
+        };
+        Self { taken, turn }
     }
 }
 

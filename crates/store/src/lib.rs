@@ -42,7 +42,7 @@ use std::sync::Arc;
 use model::watch::{Cursor, Picture};
 
 pub use self::{
-    apply_errors::{ApplyReport, ApplySubject},
+    apply_errors::{ApplyReport, ApplySubject, ApplyTaken, ApplyTurn},
     backend::{Config, Durability, Moment, PostgresConfig, SqliteConfig, Surroundings, Trouble, Wake},
     error::{Error, Result},
     feed::{

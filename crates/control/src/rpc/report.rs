@@ -28,7 +28,7 @@ use wire::{
 };
 
 use self::batch::Job;
-use crate::{config::LimitsConfig, metrics::ReportMetrics};
+use crate::{config::LimitsConfig, event::Events, metrics::ReportMetrics};
 
 /// The door through which reports come into the store. Clones share one queue.
 #[derive(Clone)]
@@ -146,7 +146,8 @@ impl Reports {
             observed_version: version,
             error,
         };
-        self.take(Job::Apply(report)).await
+        let draft = Events::new(&self.0.clock, &self.0.random).draft();
+        self.take(Job::Apply(report, draft)).await
     }
 
     /// Takes what a sentinel carried. Its caller was authorised for its environment and place.

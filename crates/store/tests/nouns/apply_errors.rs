@@ -9,7 +9,7 @@ use model::{
     time::Millis,
     watch::Version,
 };
-use store::{ApplyReport, ApplySubject, State, Taken, Topic};
+use store::{ApplyReport, ApplySubject, ApplyTurn, State, Taken, Topic};
 
 use super::{CAUSE, Ground, deployment, here, place, renewal, there};
 
@@ -66,7 +66,14 @@ async fn all(ground: &Ground, epoch: Epoch, sequence: u64, error: Option<ApplyEr
 }
 
 pub async fn take(ground: &Ground, reports: &[ApplyReport]) -> (Vec<Taken>, Vec<String>) {
-    ground.stamped(async |write| write.take_apply_errors(reports).await).await
+    let (taken, stamped) = ground.stamped(async |write| write.take_apply_errors(reports).await).await;
+    (taken.into_iter().map(|taken| taken.taken).collect(), stamped)
+}
+
+/// Which of them were the first to say so.
+async fn turns(ground: &Ground, reports: &[ApplyReport]) -> Vec<Option<ApplyTurn>> {
+    let (taken, _) = ground.stamped(async |write| write.take_apply_errors(reports).await).await;
+    taken.into_iter().map(|taken| taken.turn).collect()
 }
 
 /// What the streams say of each kind.
@@ -95,6 +102,28 @@ pub async fn an_apply_error_is_set_and_cleared(ground: Ground) {
     assert_eq!((taken, stamped), (vec![Taken::Changed; 3], observed.map(str::to_owned).to_vec()));
     assert_eq!(stored(&ground).await, [None, None, None]);
     assert_eq!(ground.store.sentinel(Sentinel::sample().id).await.unwrap().1, Observed::nothing());
+}
+
+pub async fn an_apply_turns_when_it_fails_first_and_when_it_is_well_again(ground: Ground) {
+    let epoch = placed(&ground).await;
+    let well_and_always_was = all(&ground, epoch, 1, None).await;
+    assert_eq!(turns(&ground, &well_and_always_was).await, [None; 3]);
+    let mut failed = all(&ground, epoch, 3, Some(error("no"))).await;
+    failed.extend(all(&ground, epoch, 2, Some(error("earlier"))).await);
+    let first = [[Some(ApplyTurn::Failed); 3], [None; 3]].concat();
+    assert_eq!(turns(&ground, &failed).await, first, "one of several is the news");
+    let other = all(&ground, epoch, 4, Some(error("for another reason"))).await;
+    assert_eq!(turns(&ground, &other).await, [None; 3], "it failed before");
+    let next = ground.begin(&here()).await;
+    let again = all(&ground, next, 1, Some(error("for another reason"))).await;
+    assert_eq!(turns(&ground, &again).await, [None; 3], "another term tells everything again");
+    assert_eq!(
+        turns(&ground, &all(&ground, epoch, 9, None).await).await,
+        [None; 3],
+        "nobody listens to that"
+    );
+    assert_eq!(turns(&ground, &all(&ground, next, 2, None).await).await, [Some(ApplyTurn::Recovered); 3]);
+    assert_eq!(turns(&ground, &all(&ground, next, 3, None).await).await, [None; 3]);
 }
 
 pub async fn old_news_of_an_apply_never_wins(ground: Ground) {

@@ -62,6 +62,7 @@ macro_rules! suite {
             }
             apply_errors: {
                 an_apply_error_is_set_and_cleared, old_news_of_an_apply_never_wins,
+                an_apply_turns_when_it_fails_first_and_when_it_is_well_again,
                 an_error_of_a_state_that_is_no_longer_wanted_is_old, an_apply_of_what_is_not_there_is_no_error,
                 an_apply_without_a_term_is_believed_while_none_lives,
             }

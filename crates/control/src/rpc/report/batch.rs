@@ -2,10 +2,13 @@
 
 use model::{
     cluster::{Epoch, Sequence},
+    event::Event,
     name::Placement,
     time::Millis,
 };
-use store::{ApplyReport, Names, Report, SentinelStatus, Taken, TrafficReport, Write};
+use store::{ApplyReport, ApplyTurn, Names, Report, SentinelStatus, Taken, TrafficReport, Write};
+
+use crate::event::Draft;
 
 /// A list of everything that an agent has.
 pub(super) struct Inventory {
@@ -19,7 +22,8 @@ pub(super) struct Inventory {
 pub(super) enum Job {
     Deployment(Report),
     Sentinel(SentinelStatus),
-    Apply(ApplyReport),
+    /// With the event that it may be.
+    Apply(ApplyReport, Draft),
     Inventory(Inventory),
     Traffic(TrafficReport),
 }
@@ -34,7 +38,7 @@ impl Job {
         match self {
             Self::Deployment(report) => &report.placement,
             Self::Sentinel(status) => &status.placement,
-            Self::Apply(report) => &report.placement,
+            Self::Apply(report, _) => &report.placement,
             Self::Inventory(inventory) => &inventory.placement,
             Self::Traffic(report) => &report.placement,
         }
@@ -64,12 +68,12 @@ pub(super) async fn take(write: &mut Write, jobs: &[Job], at: Millis) -> store::
         place(&mut taken, nths, write.take_sentinel_reports(&statuses).await?);
     }
 
-    let (nths, errors) = pick(jobs, |job| match job {
-        Job::Apply(report) => Some(report.clone()),
+    let (nths, applies) = pick(jobs, |job| match job {
+        Job::Apply(report, draft) => Some((report.clone(), *draft)),
         _ => None,
     });
-    if !errors.is_empty() {
-        place(&mut taken, nths, write.take_apply_errors(&errors).await?);
+    if !applies.is_empty() {
+        place(&mut taken, nths, take_applies(write, applies).await?);
     }
 
     let (nths, traffic) = pick(jobs, |job| match job {
@@ -86,6 +90,26 @@ pub(super) async fn take(write: &mut Write, jobs: &[Job], at: Millis) -> store::
         }
     }
     Ok(taken)
+}
+
+/// What cannot be applied, and what can again, is also an event; that it still cannot is none.
+async fn take_applies(write: &mut Write, applies: Vec<(ApplyReport, Draft)>) -> store::Result<Vec<Taken>> {
+    let (reports, drafts): (Vec<_>, Vec<_>) = applies.into_iter().unzip();
+    let taken = write.take_apply_errors(&reports).await?;
+    let told = reports.iter().zip(drafts).zip(&taken);
+    let events: Vec<Event> = told
+        .filter_map(|((report, draft), taken)| match (taken.turn?, &report.error) {
+            (ApplyTurn::Failed, Some(error)) => Some(draft.apply_failed(report, error)),
+            (ApplyTurn::Recovered, None) => Some(draft.apply_recovered(report)),
+            (ApplyTurn::Failed, None) | (ApplyTurn::Recovered, Some(_)) => {
+                unreachable!("it failed by an error, and recovered by none")
+            }
+        })
+        .collect();
+    if !events.is_empty() {
+        write.put_events(&events).await?;
+    }
+    Ok(taken.into_iter().map(|taken| taken.taken).collect())
 }
 
 async fn take_inventory(write: &mut Write, inventory: &Inventory) -> store::Result<Taken> {
