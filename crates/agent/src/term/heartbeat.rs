@@ -14,7 +14,7 @@ use wire::{
 use super::{Phase, Term};
 use crate::control::Control;
 
-/// Census and capacity are told with every so many beats: once a minute.
+/// The census is told with every so many beats: once a minute.
 const CENSUS_EVERY: u32 = 6;
 
 /// What the loops say of themselves, for the next beat.
@@ -187,6 +187,7 @@ impl Heart {
             agent_version: Some(self.version.clone()),
             history: told.values().find_map(|told| told.history),
             kinds: told.values().map(|told| told.status.clone()).collect(),
+            // It is the nodes that have it, and we may not look at those.
             capacity: None,
             instances: told.values().find_map(|told| told.census).filter(|_| is_full),
         }
