@@ -1,19 +1,40 @@
 //! `krane dev`: everything there is, composed in one process, with its state in one directory.
 
-use std::{fmt::Write as _, net::SocketAddr, path::PathBuf};
+mod greeting;
+mod region;
 
-use ::control::{Bound, config::ControlConfig, files};
+use std::{
+    fs::{self, File, TryLockError},
+    net::SocketAddr,
+    path::PathBuf,
+};
+
+use ::control::{Bound, config::ControlConfig, files, seed, tokens::Tokens};
+use agent::cluster::local::process::LocalConfig;
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, ValueEnum};
+use model::size::Replicas;
 use runtime::{
     clock::Clock,
+    shutdown::Tasks,
     telemetry::{self, LogFormat},
 };
 
-use crate::{
-    control,
-    process::{Process, block_on},
+use self::{
+    greeting::{Greeting, regions},
+    region::{REGIONS, Surroundings, place, start},
 };
+use crate::{
+    agent::{PODS_DRAIN, ports},
+    control,
+    process::{Process, block_on, say},
+};
+
+/// How many instances the sample has in each region.
+const INSTANCES: u32 = 2;
+
+/// Whoever has it has the directory.
+const LOCK: &str = "lock";
 
 #[derive(Args)]
 #[command(after_help = "Example:\n  krane dev --directory /tmp/krane --admin 127.0.0.1:9090")]
@@ -21,27 +42,122 @@ pub(crate) struct Dev {
     /// Where all state is kept; made if it is not there
     #[arg(long, default_value = ".krane", value_name = "DIR")]
     directory: PathBuf,
+    /// Forget what the directory has, and begin anew
+    #[arg(long)]
+    fresh: bool,
     /// Where agents connect; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: SocketAddr,
     /// Where health and metrics are served; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     admin: SocketAddr,
+    /// How it says that everything is ready
+    #[arg(long, default_value = "text")]
+    output: Output,
     /// What is logged, to stderr: a level, or levels by module
     #[arg(long, default_value = "info", value_name = "LEVELS")]
     log: String,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For people
+    Text,
+    /// One line, for scripts
+    Json,
+}
+
 impl Dev {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         telemetry::init(&self.log, LogFormat::Auto, &Clock::system()).context("--log")?;
-        block_on(async {
-            let process = Process::prepare("dev", self.admin, self.effective()).await?;
-            let bound = control::build(self.config(), &process).await?;
-            let greeting = self.greeting(&bound, process.admin()).await?;
-            let drain = bound.drain();
-            process.run("control", bound.run(), drain, &greeting).await
-        })
+        files::make_private(&self.directory)?;
+        let _lock = self.lock()?;
+        if self.fresh {
+            self.forget()?;
+        }
+        block_on(self.serve())
+    }
+
+    async fn serve(&self) -> anyhow::Result<()> {
+        let process = Process::prepare("dev", self.admin, self.effective()).await?;
+        let bound = control::build(self.config(), &process).await?;
+        let store = bound.control().store().clone();
+        let Process { clock, random, tasks, .. } = &process;
+        let (clock, random, tasks, pods) = (clock.clone(), random.clone(), tasks.clone(), Tasks::new());
+        let places = REGIONS.map(place);
+        let replicas = Replicas::new(INSTANCES.into()).context("a few")?;
+        let seeded = seed::sample(&store, &clock, &random, &places, replicas).await;
+        seeded.context("the sample cannot be written")?;
+        let (mut greeting, address, drain) =
+            (self.greeting(&bound, process.admin()).await?, bound.address(), bound.drain());
+        let control = process.begin("control", bound.run());
+        control.ready().await;
+        let around = Surroundings {
+            directory: &self.directory,
+            control: address,
+            tokens: &Tokens::new(&store, &clock, &random),
+            ports: &ports(&LocalConfig::default(), &random),
+            tasks: &tasks,
+            pods: &pods,
+        };
+        let mut agents = Vec::new();
+        for place in &places {
+            let agent = start(place, &around).await.with_context(|| format!("region {}", place.region))?;
+            agent.ready().await;
+            agents.push(agent);
+        }
+        let (output, stopping) = (self.output, tasks.clone());
+        // Beside the wait for signals: whoever is in a hurry need not wait for the sample.
+        tasks.spawn("greeting", async move {
+            let known = tokio::select! {
+                biased;
+                () = stopping.stopping() => return,
+                known = regions(&store, &clock, &places, INSTANCES as usize) => known,
+            };
+            greeting.regions = known;
+            let said = say(&if output == Output::Json { greeting.json() } else { greeting.text() });
+            if let Err(error) = said {
+                tracing::warn!(%error, "nobody hears the greeting");
+            }
+        });
+        let ended = control.until_signal(drain).await;
+        for agent in agents {
+            agent.close().await;
+        }
+        // Last, when nobody watches them any more: that they end is no news.
+        pods.stop(PODS_DRAIN).await;
+        ended
+    }
+
+    /// One of us at a time.
+    fn lock(&self) -> anyhow::Result<File> {
+        let path = self.directory.join(LOCK);
+        let file = File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        match file.try_lock() {
+            Ok(()) => Ok(file),
+            Err(TryLockError::WouldBlock) => {
+                anyhow::bail!(
+                    "another krane dev runs in {}; stop it, or take another --directory",
+                    self.directory.display()
+                )
+            }
+            Err(TryLockError::Error(error)) => Err(error).context("cannot lock the directory"),
+        }
+    }
+
+    /// Removes all that is ours; a directory that does not look like ours is left alone.
+    fn forget(&self) -> anyhow::Result<()> {
+        let names = fs::read_dir(&self.directory)?.map(|entry| Ok(entry?.file_name()));
+        let names = names.collect::<std::io::Result<Vec<_>>>()?;
+        let is_ours = names.iter().any(|name| name == "krane.db") || names.iter().all(|name| name == LOCK);
+        let directory = self.directory.display();
+        anyhow::ensure!(is_ours, "{directory} has no krane.db: nothing of it is removed");
+        for name in names.iter().filter(|name| *name != LOCK) {
+            let path = self.directory.join(name);
+            let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            removed.with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+        Ok(())
     }
 
     fn config(&self) -> ControlConfig {
@@ -55,25 +171,22 @@ impl Dev {
     }
 
     /// The one place where a token is printed: whoever runs this sees the whole directory anyway.
-    async fn greeting(&self, bound: &Bound, admin: SocketAddr) -> anyhow::Result<String> {
+    async fn greeting(&self, bound: &Bound, admin: SocketAddr) -> anyhow::Result<Greeting> {
         let control = bound.control();
         let position = control.tail().position();
-        let database = control.store().describe().await.context("the store does not answer")?;
-        let token = files::read_private(&self.directory.join("admin.token"))?;
-        let mut text = String::new();
-        writeln!(text, "store   {database} in {}", self.directory.display())?;
-        writeln!(text, "        history {}, version {}", position.history, position.version)?;
-        writeln!(text, "control http://{}", bound.address())?;
-        writeln!(text, "admin   http://{admin}/health/ready  /metrics  /debug/tasks")?;
-        if let Some(token) = token {
-            writeln!(text, "token   {token}")?;
-        }
-        writeln!(text, "Ctrl-C stops it.")?;
-        Ok(text)
+        Ok(Greeting {
+            database: control.store().describe().await.context("the store does not answer")?,
+            directory: self.directory.display().to_string(),
+            position: format!("history {}, version {}", position.history, position.version),
+            control: format!("http://{}", bound.address()),
+            admin: format!("http://{admin}"),
+            token: files::read_private(&self.directory.join("admin.token"))?,
+            regions: Vec::new(),
+        })
     }
 
     fn effective(&self) -> String {
-        let Self { directory, listen, admin, log } = self;
+        let Self { directory, listen, admin, log, .. } = self;
         let directory = directory.display().to_string();
         format!("directory = {directory:?}\nlisten = \"{listen}\"\nadmin = \"{admin}\"\nlog = {log:?}\n")
     }

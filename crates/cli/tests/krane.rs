@@ -123,7 +123,8 @@ fn run_dev(directory: &std::path::Path) -> Vec<String> {
 }
 
 fn history(lines: &[String]) -> &str {
-    lines.iter().find(|line| line.contains("history")).expect("it says its history")
+    let line = lines.iter().find(|line| line.contains("history")).expect("it says its history");
+    line.trim().split(',').next().expect("its name comes first")
 }
 
 fn get(address: &str, path: &str) -> String {

@@ -1,0 +1,98 @@
+//! One region of `krane dev`: its token, its local cluster, and the agent that keeps it.
+
+use std::{net::SocketAddr, path::Path, time::Duration};
+
+use agent::{
+    cluster::local::process::{LocalConfig, ports::Ports},
+    config::{AgentConfig, ControlPlaneConfig},
+};
+use anyhow::Context as _;
+use control::{
+    files,
+    tokens::{NewToken, Tokens},
+};
+use model::{
+    name::{Placement, RegionKey},
+    token::Scope,
+};
+use runtime::{config::SecretString, shutdown::Tasks};
+
+use crate::{
+    agent::{build, open_machine},
+    process::{Begun, Process},
+};
+
+/// The regions that there are, as different as two directories can be.
+pub(super) const REGIONS: [&str; 2] = ["local/eu", "local/us"];
+
+/// What a region needs of all that is around it.
+pub(super) struct Surroundings<'a> {
+    pub directory: &'a Path,
+    pub control: SocketAddr,
+    pub tokens: &'a Tokens,
+    pub ports: &'a Ports,
+    /// Where agents run, and where their pods do: these end later.
+    pub tasks: &'a Tasks,
+    pub pods: &'a Tasks,
+}
+
+/// The place of a region: it has one cluster.
+pub(super) fn place(region: &str) -> Placement {
+    let region: RegionKey = region.parse().expect("a good region");
+    region.shard(model::name::Shard::default())
+}
+
+/// Starts the agent of a place on a cluster of its own.
+pub(super) async fn start(place: &Placement, around: &Surroundings<'_>) -> anyhow::Result<Begun> {
+    let token = token(place, around).await?;
+    let config = config(place, around, token);
+    let effective = format!("region = \"{}\"\n", place.region);
+    let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
+    let process = Process::prepare_in(around.tasks.child(), "agent", anywhere, effective).await?;
+    let local = config.local.clone().context("it is local")?;
+    let machine = open_machine(&config, local, around.ports.clone(), &process, around.pods)?;
+    let caller = ::agent::caller(&config, &process.random);
+    let agent = build(config, caller, machine.local, &process).await?;
+    Ok(process.begin("agent", agent.run()))
+}
+
+/// The token of a place's agent: made once, and kept where nobody else may look.
+async fn token(place: &Placement, around: &Surroundings<'_>) -> anyhow::Result<SecretString> {
+    let path = around.directory.join(format!("agent-{}.token", place.region.name));
+    if let Some(token) = files::read_private(&path)? {
+        return Ok(SecretString::new(token));
+    }
+    let name = format!("dev, {}", place.region).parse().context("a name")?;
+    let new = NewToken { name, scope: Scope::Agent { placement: place.clone() }, expires_in: None };
+    let created = around.tokens.create(new).await?;
+    files::write_private(&path, created.bearer.reveal())?;
+    Ok(SecretString::new(created.bearer.reveal()))
+}
+
+/// As in production, but for what one machine does not have, and with less patience.
+fn config(place: &Placement, around: &Surroundings<'_>, token: SecretString) -> AgentConfig {
+    let name = place.region.name.to_string();
+    let mut config = AgentConfig {
+        shard: place.shard.to_string(),
+        instance_id: Some(format!("dev-{name}")),
+        control: vec![ControlPlaneConfig {
+            urls: vec![format!("http://{}", around.control)],
+            token,
+            roots: None,
+        }],
+        local: Some(LocalConfig {
+            directory: around.directory.join("local").join(&name),
+            zone: format!("{name}-a"),
+            ..LocalConfig::default()
+        }),
+        ..AgentConfig::default()
+    };
+    config.region.platform = place.region.platform.to_string();
+    config.region.name = name;
+    config.workload.runtime_class = String::new();
+    config.workload.toleration = String::new();
+    config.workload.drain = Duration::from_secs(1);
+    config.sentinel.toleration = String::new();
+    config.sentinel.min_ready = Duration::ZERO;
+    config
+}
