@@ -84,7 +84,7 @@ impl Dev {
         let store = bound.control().store().clone();
         let Process { clock, random, tasks, .. } = &process;
         let (clock, random, tasks, pods) = (clock.clone(), random.clone(), tasks.clone(), Tasks::new());
-        let places = REGIONS.map(place);
+        let (places, since) = (REGIONS.map(place), clock.now());
         let replicas = Replicas::new(INSTANCES.into()).context("a few")?;
         let seeded = seed::sample(&store, &clock, &random, &places, replicas).await;
         seeded.context("the sample cannot be written")?;
@@ -112,7 +112,7 @@ impl Dev {
             let known = tokio::select! {
                 biased;
                 () = stopping.stopping() => return,
-                known = regions(&store, &clock, &places, INSTANCES as usize) => known,
+                known = regions(&store, &clock, &places, INSTANCES as usize, since) => known,
             };
             greeting.regions = known;
             let said = say(&if output == Output::Json { greeting.json() } else { greeting.text() });

@@ -23,6 +23,7 @@ pub mod sightings;
 pub mod simulation;
 pub mod sluice;
 pub mod snapshot;
+pub mod stage;
 pub mod steps;
 pub mod story;
 pub mod told;

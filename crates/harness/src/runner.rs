@@ -37,6 +37,13 @@ pub struct Runner {
 
 /// Settings for a test: the ground's control plane, its own namespace for the Lease, short times.
 pub fn config(ground: &Ground, instance: &str) -> AgentConfig {
+    let mut config = config_anywhere(ground, instance);
+    config.kubernetes.kubeconfig = Some(kubeconfig(AGENT));
+    config
+}
+
+/// The same, without a cluster.
+pub fn config_anywhere(ground: &Ground, instance: &str) -> AgentConfig {
     let mut config = AgentConfig {
         shard: ground.names.place.shard.to_string(),
         instance_id: Some(instance.to_owned()),
@@ -50,7 +57,6 @@ pub fn config(ground: &Ground, instance: &str) -> AgentConfig {
     };
     config.region.platform = ground.names.place.region.platform.to_string();
     config.region.name = ground.names.place.region.name.to_string();
-    config.kubernetes.kubeconfig = Some(kubeconfig(AGENT));
     config.pace.heartbeat = Duration::from_millis(500);
     config.pace.resync = Duration::ZERO;
     config.pace.audit = Duration::ZERO;

@@ -1,6 +1,7 @@
 //! What every agent must live through, wherever it runs: rows become objects, objects become reports, and all of it ends.
 //!
-//! The control plane and the agent may be in this process or others; this looks at the store and the API server only.
+//! The control plane and the agent may be in this process or others, and the cluster a real one or local; this looks at
+//! the store and the cluster only.
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
@@ -28,6 +29,7 @@ use crate::{
     eventually,
     ground::{Ground, KEY, SECRET, between, fixed},
     kubernetes::Kubernetes,
+    stage::Stage,
 };
 
 /// Where sentinels are.
@@ -37,13 +39,13 @@ pub const SENTINEL: &str = "sentinel";
 const ACCOUNTS: usize = 100;
 
 /// Who takes part, and with which settings its agent was started.
-pub struct Story<'a> {
+pub struct Story<'a, S = Kubernetes> {
     pub ground: &'a Ground,
-    pub kubernetes: &'a Kubernetes,
+    pub kubernetes: &'a S,
     pub config: &'a AgentConfig,
 }
 
-impl Story<'_> {
+impl<S: Stage> Story<'_, S> {
     /// A deployment of a user: made whole, run, scaled, and ended.
     pub async fn of_a_deployment(&self) {
         let Ground { names, .. } = self.ground;
@@ -230,7 +232,8 @@ impl Story<'_> {
         let text = |value: &Value| value.as_str().expect("a text").to_owned();
         let seen = |pod: &Value| {
             let (metadata, ip) = (&pod["metadata"], text(&pod["status"]["podIP"]));
-            let address = Address::new(ip.parse::<IpAddr>().expect("an address"), deployment.port);
+            let port = self.kubernetes.port_of(pod, deployment);
+            let address = Address::new(ip.parse::<IpAddr>().expect("an address"), port);
             let zone = text(&metadata["labels"]["topology.kubernetes.io/zone"]);
             (text(&metadata["name"]), text(&metadata["uid"]), zone, address.to_string())
         };
@@ -243,6 +246,9 @@ impl Story<'_> {
             (k8s_name.to_string(), some(uid), some(zone), some(address))
         };
         assert_eq!(instances.iter().map(told).collect::<BTreeSet<_>>(), there);
+        for instance in instances {
+            self.kubernetes.answers(instance.address.as_ref().expect("it is running")).await;
+        }
     }
 
     /// Waits until a sentinel is said to run its image, and nothing but well.

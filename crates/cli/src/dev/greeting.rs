@@ -3,8 +3,11 @@
 use std::{fmt::Write as _, time::Duration};
 
 use control::seed;
-use model::{instance::Status, name::Placement};
-use runtime::clock::Clock;
+use model::{
+    instance::{Record, Status},
+    name::Placement,
+};
+use runtime::clock::{Clock, Timestamp};
 use serde_json::json;
 use store::Store;
 
@@ -30,11 +33,17 @@ pub(super) struct Region {
 const PATIENCE: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// Waits until the sample runs in all of these places, or for a while.
-pub(super) async fn regions(store: &Store, clock: &Clock, places: &[Placement], count: usize) -> Vec<Region> {
+/// Waits until the sample runs in all of these places, or for a while. What was seen before `since` is of an earlier run.
+pub(super) async fn regions(
+    store: &Store,
+    clock: &Clock,
+    places: &[Placement],
+    count: usize,
+    since: Timestamp,
+) -> Vec<Region> {
     let until = clock.instant() + PATIENCE;
     loop {
-        let regions = running(store, places).await;
+        let regions = running(store, places, since).await;
         let is_whole = regions.iter().all(|region| region.instances.len() >= count);
         if is_whole || clock.instant() >= until {
             return regions;
@@ -43,13 +52,15 @@ pub(super) async fn regions(store: &Store, clock: &Clock, places: &[Placement], 
     }
 }
 
-async fn running(store: &Store, places: &[Placement]) -> Vec<Region> {
+async fn running(store: &Store, places: &[Placement], since: Timestamp) -> Vec<Region> {
     let records = store.instances_of(seed::deployment_id()).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "the store does not say what runs");
         Vec::new()
     });
     let in_place = |place: &Placement| {
-        let here = records.iter().filter(|record| record.placement == *place);
+        let is_here =
+            |record: &&Record| record.placement == *place && record.first_seen_at.0 >= since.millis();
+        let here = records.iter().filter(is_here);
         let running = here.filter(|record| record.instance.status == Status::Running);
         let instances = running.filter_map(|record| Some(record.instance.address.as_ref()?.to_string()));
         Region { place: place.clone(), instances: instances.collect() }

@@ -1,0 +1,139 @@
+//! `krane dev` as a process: what runs, what is left when it is killed, and how it goes on.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+/// All that runs in a directory, and what it said.
+struct Dev {
+    child: Child,
+    said: Value,
+}
+
+impl Dev {
+    fn start(home: &Path, more: &[&str]) -> Dev {
+        let log =
+            fs::File::options().create(true).append(true).open(home.with_extension("log")).expect("a log");
+        let child = Command::new(env!("CARGO_BIN_EXE_krane"))
+            .args(["dev", "--output", "json", "--directory"])
+            .arg(home)
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn();
+        let mut child = child.expect("the binary runs");
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().expect("an output"));
+        output.read_line(&mut line).expect("it speaks UTF-8");
+        let said = serde_json::from_str(&line).unwrap_or_else(|error| {
+            panic!(
+                "{error}: {line:?}\n{}",
+                fs::read_to_string(home.with_extension("log")).unwrap_or_default()
+            )
+        });
+        Dev { child, said }
+    }
+
+    /// Two regions with two instances each; all of them answer, and say where they are.
+    fn all_answer(&self) {
+        let regions = self.said["regions"].as_array().expect("regions");
+        let names: Vec<&str> = regions.iter().filter_map(|region| region["name"].as_str()).collect();
+        assert_eq!(names, ["local/eu", "local/us"]);
+        for region in regions {
+            let instances = region["instances"].as_array().expect("instances");
+            assert_eq!(instances.len(), 2, "{region}");
+            for instance in instances {
+                let answer = get(instance.as_str().expect("an address"));
+                assert!(answer.contains(&format!("\"region\":{}", region["name"])), "{answer}");
+            }
+        }
+        assert_eq!((&self.said["dashboard"], &regions[0]["sentinel"]), (&Value::Null, &Value::Null));
+    }
+
+    fn interrupt(mut self) {
+        let killed = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status();
+        assert!(killed.expect("kill is there").success());
+        assert!(self.child.wait().expect("it ends").success(), "it ends well");
+    }
+}
+
+fn get(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    write!(stream, "GET / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    answer
+}
+
+/// The processes whose environment names this directory: workloads, and who keeps them.
+fn of_directory(home: &Path) -> Vec<u32> {
+    let mark = home.to_str().expect("UTF-8").as_bytes();
+    let all = fs::read_dir("/proc").expect("Linux").flatten();
+    let numbered = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let marked = numbered.filter(|pid| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.windows(mark.len()).any(|window| window == mark)
+    });
+    marked.collect()
+}
+
+#[test]
+fn nothing_is_left_of_dev_when_it_is_killed_and_the_next_goes_on() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let home = directory.path().join("state");
+    let mut first = Dev::start(&home, &[]);
+    first.all_answer();
+    assert_eq!(of_directory(&home).len(), 8, "four workloads, and a keeper each");
+    first.child.kill().expect("it is killed");
+    first.child.wait().expect("it ends");
+    let killed = Instant::now();
+    while !of_directory(&home).is_empty() {
+        assert!(killed.elapsed() < Duration::from_secs(2), "{:?} are left", of_directory(&home));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let second = Dev::start(&home, &[]);
+    second.all_answer();
+    assert_eq!(second.said["token"], first.said["token"], "it goes on where it was");
+    let pods =
+        |region: &str| fs::read_dir(home.join("local").join(region).join("pods")).expect("pods").count();
+    assert_eq!((pods("eu"), pods("us")), (2, 2), "what the first left is gone");
+    second.interrupt();
+    assert_eq!(of_directory(&home), [] as [u32; 0]);
+}
+
+#[test]
+fn dev_has_its_directory_alone_and_forgets_only_what_is_its_own() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let home = directory.path().join("state");
+    let refused = |home: &Path, more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_krane"));
+        let output =
+            command.args(["dev", "--directory"]).arg(home).args(more).output().expect("the binary runs");
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).expect("it speaks UTF-8")
+    };
+    let first = Dev::start(&home, &[]);
+    let text = refused(&home, &["--fresh"]);
+    assert!(text.contains("another krane dev runs in"), "{text}");
+    first.all_answer();
+    let token = first.said["token"].clone();
+    first.interrupt();
+    let fresh = Dev::start(&home, &["--fresh"]);
+    fresh.all_answer();
+    assert_ne!(fresh.said["token"], token, "everything is new");
+    fresh.interrupt();
+
+    let other = directory.path().join("other");
+    fs::create_dir(&other).expect("a directory");
+    fs::write(other.join("letter"), "dear").expect("a file");
+    let text = refused(&other, &["--fresh"]);
+    assert!(text.contains("nothing of it is removed"), "{text}");
+    assert_eq!(fs::read_to_string(other.join("letter")).expect("it is there"), "dear");
+}
