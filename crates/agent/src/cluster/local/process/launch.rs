@@ -98,13 +98,12 @@ impl Process {
     /// Waits until nothing of it is left; what a shell would call its exit code. It may be asked again if it is
     /// dropped before it answers.
     pub async fn ended(&mut self) -> i32 {
-        let code = match self.report().await {
-            Some(Report::Ended { code }) => code,
+        let code = if let Some(Report::Ended { code }) = self.report().await {
+            code
+        } else {
             // Somebody ended its keeper. Nobody else would end what is left.
-            _ => {
-                self.end_group();
-                KILLED
-            }
+            self.end_group();
+            KILLED
         };
         if let Err(error) = self.child.wait().await {
             tracing::warn!(%error, "cannot wait for krane local-run");
