@@ -38,6 +38,14 @@ async fn run(setting: &impl Setting, behaviour: &str, replicas: u32) -> Live {
     setting.scale(&object, &setting.replicas("one", replicas)).await
 }
 
+/// A `ReplicaSet` whose pods take a while to end.
+fn slow_to_end(setting: &impl Setting, delay: &str) -> Value {
+    let mut body = setting.replica_set("one");
+    body["spec"]["template"]["metadata"]["annotations"] = json!({ "testing.krane/stop-delay": delay });
+    body["spec"]["template"]["spec"]["containers"][0]["image"] = image("run").into();
+    body
+}
+
 fn are_running(instances: &[Instance], count: usize) -> bool {
     instances.len() == count && instances.iter().all(|one| one.status == Status::Running && one.ready)
 }
@@ -75,10 +83,7 @@ pub async fn a_pod_that_is_taken_away_is_replaced(setting: &impl Setting) {
 /// One that is on its way out does not count, and one that has not ended is still shown.
 pub async fn a_pod_that_takes_long_to_end_is_replaced_before(setting: &impl Setting) {
     let object = setting.replica_set_ref("one");
-    let mut body = setting.replica_set("one");
-    body["spec"]["template"]["metadata"]["annotations"] = json!({ "testing.krane/stop-delay": "2s" });
-    body["spec"]["template"]["spec"]["containers"][0]["image"] = image("run").into();
-    setting.apply(&object, &body).await;
+    setting.apply(&object, &slow_to_end(setting, "2s")).await;
     setting.scale(&object, &setting.replicas("one", 1)).await;
     let (cache, mut shown) = (Cache::new(), setting.cluster().watch(Type::Pod));
     feed_until(&cache, &mut shown, Type::Pod, |cache| are_running(&instances(setting, cache), 1)).await;
@@ -175,7 +180,9 @@ fn budget(setting: &impl Setting, owner: &Live) -> Value {
 }
 
 pub async fn what_is_owned_goes_after_its_owner_and_pods_before(setting: &impl Setting) {
-    let made = run(setting, "run", 1).await;
+    let set = setting.replica_set_ref("one");
+    setting.apply(&set, &slow_to_end(setting, "1s")).await;
+    let made = setting.scale(&set, &setting.replicas("one", 1)).await;
     let object = Ref::new(Type::PodDisruptionBudget, &setting.namespace(), "one");
     let owned = setting.apply(&object, &budget(setting, &made)).await;
     let (cache, mut pods) = (Cache::new(), setting.cluster().watch(Type::Pod));
