@@ -71,7 +71,12 @@ fn tell(seed: u64, theirs: &[String], ours: &[String]) {
 
 async fn both(real: &Real, memory: &Memory, seed: u64) -> (Record, Record) {
     let shard = |name: model::name::Shard| format!("{name}-{seed}").parse::<model::name::Shard>().unwrap();
-    let quick = KubeConfig { requests_per_second: 2000, requests_burst: 2000, ..KubeConfig::default() };
+    let quick = KubeConfig {
+        requests_per_second: 2000,
+        requests_burst: 2000,
+        streams_lists: false,
+        ..KubeConfig::default()
+    };
     let theirs = real.kube_for(shard(real.shard()), &quick).await;
     let ours = memory.cluster().of_shard(shard(memory.shard()));
     let theirs = play(real, &theirs, shard(real.shard()), seed).await;
