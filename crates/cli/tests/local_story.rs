@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "these tests are about real time")]
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use agent::{
     cluster::local::{
@@ -11,9 +11,11 @@ use agent::{
             LocalConfig,
             machine::{Machine, Surroundings},
             ports::Ports,
+            services::{Addresses, Door},
         },
     },
     config::AgentConfig,
+    object::Type,
 };
 use harness::{
     PATIENCE, eventually,
@@ -23,12 +25,18 @@ use harness::{
 };
 use model::{deployment::Deployment, instance::Instance};
 use runtime::{clock::Clock, random::Random, shutdown::Tasks};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    sync::watch,
+};
 
 /// A local cluster with its agent, before a control plane.
 struct World {
     ground: Ground,
     config: AgentConfig,
     local: Local,
+    services: watch::Receiver<Arc<Addresses>>,
     agent: Runner,
     pods: Tasks,
 }
@@ -40,16 +48,16 @@ impl World {
         config.workload.drain = Duration::from_secs(1);
         config.sentinel.min_ready = Duration::ZERO;
         let krane = env!("CARGO_BIN_EXE_krane");
-        let sample = |more: &str| {
-            // It is given the arguments of a sentinel, which it does not know.
-            let words = ["sh", "-c", &format!("exec '{krane}' sample {more}"), "sentinel"];
-            words.map(str::to_owned).to_vec()
-        };
+        // It is given the arguments of a sentinel, which the sample does not know.
+        let script = |script: &str| ["sh", "-c", script, "sentinel"].map(str::to_owned).to_vec();
+        let sample = |more: &str| script(&format!("exec '{krane}' sample {more}"));
+        let deaf = "trap '' TERM; export UNKEY_INSTANCE_ID=$KRANE_SENTINEL__INSTANCE_ID";
         let local = LocalConfig {
             directory: ground.home.path().join("local"),
             images: [
                 ("krane/sentinel".to_owned(), sample("")),
                 ("fake.local/slow-start".to_owned(), sample("--delay 2s")),
+                ("example/deaf".to_owned(), script(&format!("{deaf}; '{krane}' sample"))),
             ]
             .into(),
             restart_first: Duration::from_millis(100),
@@ -66,7 +74,8 @@ impl World {
         let shard = ground.names.place.shard.clone();
         let machine = Machine::open(local, &config.namespace, shard, around).expect("it opens");
         let agent = Runner::start_on(config.clone(), Arc::new(machine.local.clone())).await;
-        World { ground, config, local: machine.local, agent: agent.expect("the agent starts"), pods }
+        let Machine { local, services } = machine;
+        World { ground, config, local, services, agent: agent.expect("the agent starts"), pods }
     }
 
     async fn end(self) {
@@ -140,4 +149,53 @@ async fn what_a_process_does_wrong_is_reported_and_disturbs_nobody() {
     let after = world.ground.running(well.id, 2).await;
     assert_eq!(known(&after), known(&before), "nothing else is disturbed");
     world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_stays_and_leads_to_nobody_who_is_on_the_way_out() {
+    let world = World::begin().await;
+    let mut sentinel = world.ground.names.sentinel(1).with_replicas(2);
+    sentinel.desired.image = "example/deaf:1".parse().expect("an image");
+    world.ground.put_sentinel(&sentinel).await;
+    let door = Door::new("sentinel", sentinel.k8s_name.as_str(), 8040);
+    let mut services = world.services.clone();
+    let known = services.wait_for(|known| known.contains_key(&door)).await.expect("the cluster runs");
+    let address = known[&door];
+    drop(known);
+    let both = eventually("both answer", async || {
+        let who = who_answers(address).await;
+        if who.len() == 2 { Ok(who) } else { Err(format!("{who:?}")) }
+    })
+    .await;
+
+    sentinel = sentinel.with_replicas(1);
+    world.ground.put_sentinel(&sentinel).await;
+    let one = eventually("one answers", async || {
+        let who = who_answers(address).await;
+        if who.len() == 1 { Ok(who) } else { Err(format!("{who:?}")) }
+    })
+    .await;
+    assert!(one.is_subset(&both), "{one:?} of {both:?}");
+    let pods = world.local.all(Type::Pod);
+    let leaving = pods.iter().filter(|pod| !pod["metadata"]["deletionTimestamp"].is_null()).count();
+    assert_eq!((pods.len(), leaving), (2, 1), "the other one would still answer");
+    assert_eq!(world.services.borrow()[&door], address);
+    world.end().await;
+}
+
+/// Everybody who answers at an address, asked often enough to meet all.
+async fn who_answers(address: SocketAddr) -> BTreeSet<String> {
+    let mut who = BTreeSet::new();
+    for _ in 0..8 {
+        let mut answer = String::new();
+        let asked = async {
+            let mut stream = TcpStream::connect(address).await?;
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await?;
+            stream.read_to_string(&mut answer).await
+        };
+        let asked = asked.await;
+        let name = answer.split("\"instance\":\"").nth(1).and_then(|rest| rest.split('"').next());
+        who.insert(name.map_or_else(|| format!("nobody: {asked:?} {answer:?}"), str::to_owned));
+    }
+    who
 }

@@ -1,6 +1,6 @@
 //! What `krane dev` says once everything runs.
 
-use std::{fmt::Write as _, time::Duration};
+use std::time::Duration;
 
 use control::seed;
 use model::{
@@ -72,19 +72,20 @@ impl Greeting {
     /// For people.
     pub(super) fn text(&self) -> String {
         let Self { database, directory, position, control, admin, token, regions } = self;
-        let mut text = format!("store   {database} in {directory}\n        {position}\n");
-        text += &format!("control {control}\nadmin   {admin}/health/ready  /metrics  /debug/tasks\n");
-        if let Some(token) = token {
-            text += &format!("token   {token}\n");
-        }
-        for Region { place, instances } in regions {
+        let token = token.iter().map(|token| format!("token   {token}\n"));
+        let regions = regions.iter().map(|Region { place, instances }| {
             let line = match instances.as_slice() {
                 [] => "nothing runs yet".to_owned(),
                 [first, ..] => format!("curl http://{first}/  ({} instances)", instances.len()),
             };
-            writeln!(text, "region  {:<10}  {line}", place.region.to_string()).expect("a text takes all");
-        }
-        text + "Ctrl-C stops it.\n"
+            format!("region  {:<10}  {line}\n", place.region.to_string())
+        });
+        let rest: Vec<String> = token.chain(regions).collect();
+        format!(
+            "store   {database} in {directory}\n        {position}\ncontrol {control}\n\
+             admin   {admin}/health/ready  /metrics  /debug/tasks\n{}Ctrl-C stops it.\n",
+            rest.concat()
+        )
     }
 
     /// For scripts, on one line. What is not there yet is null.

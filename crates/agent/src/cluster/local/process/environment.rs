@@ -134,7 +134,9 @@ mod tests {
         } });
         let inherited = [("PATH".to_owned(), "/bin".to_owned())].into();
         let variables = environment(&inherited, &pod, &container, &secrets())?;
-        Ok(variables.into_iter().map(|(name, value)| format!("{name}={value};")).collect())
+        let shown: Vec<String> =
+            variables.into_iter().map(|(name, value)| format!("{name}={value};")).collect();
+        Ok(shown.concat())
     }
 
     #[test]
