@@ -1,5 +1,7 @@
 //! `krane dev` as a process: what runs, what is left when it is killed, and how it goes on.
 
+#![allow(clippy::disallowed_methods, reason = "these tests are about real time")]
+
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
