@@ -32,8 +32,8 @@ use model::{
     secret::Sealed,
     watch::{Census, Key, Standing, Version},
 };
-use runtime::{breaker::Breaker, clock::Clock, random::Random, shutdown::Tasks};
-use tokio::{sync::watch, time::Instant};
+use runtime::{breaker::Breaker, clock::Clock, random::Random, shutdown::Tasks, watch};
+use tokio::time::Instant;
 use wire::{
     follow::{Follow, Patience, Step},
     heartbeat::KindStatus,
@@ -294,6 +294,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
             for key in self.around.actor.cache.keys(K::KIND) {
                 self.applies.push(key);
             }
+            self.applies.push(Key::new(plan::NOBODY));
             self.review();
         }
     }

@@ -30,11 +30,8 @@ use model::{
     kind::Kind,
     name::Placement,
 };
-use runtime::clock::Clock;
-use tokio::{
-    sync::{Notify, watch},
-    time::Instant,
-};
+use runtime::{clock::Clock, watch};
+use tokio::{sync::Notify, time::Instant};
 use wire::{report::Heading, request::Caller};
 
 /// A write is not begun this long after the last renewal that succeeded was sent.

@@ -21,3 +21,4 @@ pub mod serve;
 pub mod shutdown;
 pub mod telemetry;
 pub mod tls;
+pub mod watch;

@@ -10,9 +10,9 @@ use model::{
 };
 
 use crate::{
-    Result, Value, Write,
+    Result, Row, Value, Write,
     backend::Statement,
-    leases::Terms,
+    leases::{Terms, epoch_cell},
     network_policies,
     place::{apply_error_cells, placement_cells},
     reports::{Heading, Mark, Taken, locked, newest, places},
@@ -65,6 +65,8 @@ struct Rows {
     find: String,
     advance: String,
     lock_unordered: String,
+    /// What was told in an earlier term and never taken back.
+    outlived: String,
 }
 
 static DEPLOYMENTS: LazyLock<Rows> =
@@ -85,6 +87,10 @@ impl Rows {
                 "UPDATE {table} SET apply_epoch = $5 , apply_sequence = $6 WHERE {row} \
                  AND (apply_epoch < $5 OR (apply_epoch = $5 AND apply_sequence < $6)) AND version <= $7 \
                  RETURNING {gone}, apply_error_reason IS NOT NULL"
+            ),
+            outlived: format!(
+                "SELECT {id} FROM {table} WHERE platform = $1 AND region = $2 AND shard = $3 \
+                 AND apply_error_reason IS NOT NULL AND apply_epoch < $4 AND NOT {gone} ORDER BY {id}"
             ),
             lock_unordered: format!(
                 "UPDATE {table} SET apply_epoch = apply_epoch WHERE {row} \
@@ -133,6 +139,33 @@ impl Write {
         }
         let turns = reports.iter().zip(&taken).zip(was_failing);
         Ok(turns.map(|((report, taken), was)| ApplyTaken::of(report, *taken, was)).collect())
+    }
+
+    /// Takes back what was said in earlier terms: who told of it may have ended before it could tell that all is well,
+    /// and what cannot be applied in this term is told in this term.
+    pub(crate) async fn forget_apply_errors(&mut self, placement: &Placement, term: Epoch) -> Result<()> {
+        let subjects: [fn(&Row) -> Result<ApplySubject>; 3] = [
+            |row| row.cells().parse().map(ApplySubject::Deployment),
+            |row| row.cells().parse().map(ApplySubject::Sentinel),
+            |row| row.cells().parse().map(ApplySubject::NetworkPolicy),
+        ];
+        for (rows, subject) in [&DEPLOYMENTS, &SENTINELS, &NETWORK_POLICIES].into_iter().zip(subjects) {
+            let params = placement_cells(placement).into_iter().chain([epoch_cell(term)]).collect();
+            let found = self.run_all(vec![Statement { sql: &rows.outlived, params }]).await?;
+            for row in found.iter().flatten() {
+                let well = ApplyReport {
+                    placement: placement.clone(),
+                    epoch: Some(term),
+                    sequence: Sequence(0),
+                    subject: subject(row)?,
+                    observed_version: Version::MAX,
+                    error: None,
+                };
+                let (table, patch) = well.subject.table();
+                self.patch_all(table, patch, vec![well.row()]).await?;
+            }
+        }
+        Ok(())
     }
 
     /// The row of each report that counts at all, and the term it counts under.

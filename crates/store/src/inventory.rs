@@ -85,6 +85,7 @@ impl Write {
         let deployments = self.end_deployments(placement, deployments, &marks).await?;
         let sentinels = absent(&rows[1], &names.sentinels)?;
         let sentinels = self.end_sentinels(sentinels, &marks).await?;
+        self.forget_apply_errors(placement, epoch).await?;
         Ok(Inventory::Gone { deployments, sentinels })
     }
 

@@ -13,8 +13,8 @@ use std::{
 };
 
 use model::watch::{Census, Cursor, Key, Picture, Position};
-use runtime::{limit::Limit, shutdown::Tasks};
-use tokio::sync::{Notify, watch};
+use runtime::{limit::Limit, shutdown::Tasks, watch};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::{

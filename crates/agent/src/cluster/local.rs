@@ -43,9 +43,9 @@ use std::{
 
 use futures_util::{future::BoxFuture, stream::BoxStream};
 use model::name::{Line, Shard};
-use runtime::{clock::Clock, random::Random};
+use runtime::{clock::Clock, random::Random, watch as news};
 use serde_json::{Value, json};
-use tokio::{sync::watch as news, time::Instant};
+use tokio::time::Instant;
 
 use self::{
     check::Refusal,

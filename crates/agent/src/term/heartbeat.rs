@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use model::{cluster::Epoch, id::HistoryId, kind::Kind, name::Line, watch::Census};
-use runtime::{clock::Clock, shutdown::Tasks};
-use tokio::{sync::watch, time::Instant};
+use runtime::{clock::Clock, shutdown::Tasks, watch};
+use tokio::time::Instant;
 use wire::{
     client::CallError,
     heartbeat::{Answer, Heartbeat, KindStatus},

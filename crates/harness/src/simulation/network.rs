@@ -17,10 +17,10 @@ use std::{
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use http::Uri;
-use runtime::{clock::Clock, serve::Listener, shutdown::Tasks};
+use runtime::{clock::Clock, serve::Listener, shutdown::Tasks, watch};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream},
-    sync::{mpsc, watch},
+    sync::mpsc,
 };
 use wire::client::{Connect, Io};
 

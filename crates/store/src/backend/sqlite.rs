@@ -10,9 +10,9 @@ use std::{
     time::Duration,
 };
 
-use runtime::clock::Clock;
+use runtime::{clock::Clock, watch};
 use rusqlite::Connection;
-use tokio::sync::{Mutex, OwnedMutexGuard, watch};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use self::{
     connection::{connect, query, translate},

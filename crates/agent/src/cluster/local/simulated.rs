@@ -24,9 +24,8 @@ use std::{
     time::Duration,
 };
 
-use runtime::{clock::Clock, shutdown::Tasks};
+use runtime::{clock::Clock, shutdown::Tasks, watch};
 use serde_json::Value;
-use tokio::sync::watch;
 
 pub use self::behaviour::Behaviour;
 use self::{

@@ -2,8 +2,8 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
+use runtime::watch;
 use serde_json::Value;
-use tokio::sync::watch;
 
 use super::{
     Local,
@@ -41,7 +41,7 @@ impl Watch {
             if let Some(seen) = self.ready.pop_front() {
                 return seen;
             }
-            self.revised.mark_unchanged();
+            drop(self.revised.borrow_and_update());
             self.fetch();
             if !self.ready.is_empty() {
                 continue;

@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use runtime::clock::Clock;
+use runtime::{clock::Clock, watch};
 use rusqlite::Connection;
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
-    sync::{Mutex, OwnedMutexGuard, watch},
+    sync::{Mutex, OwnedMutexGuard},
 };
 
 use super::connection::{query, translate};
