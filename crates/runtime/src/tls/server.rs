@@ -55,6 +55,14 @@ impl ServerTls {
         Arc::clone(&self.config)
     }
 
+    /// Shakes hands with a client.
+    pub async fn accept<I>(&self, io: I) -> std::io::Result<tokio_rustls::server::TlsStream<I>>
+    where
+        I: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+    {
+        tokio_rustls::TlsAcceptor::from(self.config()).accept(io).await
+    }
+
     /// Looks at the files again and again until `stopping`, and shows what they hold to new connections.
     ///
     /// A pair that cannot be used changes nothing and is said once: the two files may have been caught between
