@@ -29,8 +29,6 @@ pub enum Client {
     /// `CONNECT`: this is no proxy for whoever wants one.
     MethodNotAllowed,
     ExpectationUnknown,
-    /// It has more under way than one client may.
-    TooMany,
     /// Nothing of this environment has the name it asked for.
     DeploymentNotFound,
 }
@@ -74,7 +72,6 @@ impl Blame {
                 Client::Closed => client_closed(),
                 Client::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
                 Client::ExpectationUnknown => StatusCode::EXPECTATION_FAILED,
-                Client::TooMany => StatusCode::TOO_MANY_REQUESTS,
                 Client::DeploymentNotFound => StatusCode::NOT_FOUND,
             },
             Blame::Upstream(upstream) => match upstream {
@@ -103,7 +100,6 @@ impl Blame {
                 Client::Closed => "User.BadRequest.ClientClosedRequest",
                 Client::MethodNotAllowed => "User.BadRequest.MethodNotAllowed",
                 Client::ExpectationUnknown => "User.BadRequest.ExpectationFailed",
-                Client::TooMany => "User.BadRequest.TooManyRequests",
                 Client::DeploymentNotFound => "Sentinel.Routing.DeploymentNotFound",
             },
             Blame::Upstream(upstream) => match upstream {
@@ -134,7 +130,6 @@ impl Blame {
                 Client::Closed => "the client went away before it was answered",
                 Client::MethodNotAllowed => "this method is not carried",
                 Client::ExpectationUnknown => "only 100-continue can be expected",
-                Client::TooMany => "this client has too many requests under way",
                 Client::DeploymentNotFound => "there is no deployment of this name here",
             },
             Blame::Upstream(upstream) => match upstream {
@@ -156,8 +151,7 @@ impl Blame {
     pub fn retry_after(self) -> Option<u32> {
         match self {
             Blame::Upstream(Upstream::NoneRunning | Upstream::Unreachable)
-            | Blame::Us(Us::Overloaded | Us::NotReady)
-            | Blame::Client(Client::TooMany) => Some(1),
+            | Blame::Us(Us::Overloaded | Us::NotReady) => Some(1),
             Blame::Client(_) | Blame::Upstream(_) | Blame::Us(_) => None,
         }
     }
@@ -175,7 +169,7 @@ impl Blame {
                 | Client::Closed
                 | Client::MethodNotAllowed
                 | Client::ExpectationUnknown => true,
-                Client::TooMany | Client::DeploymentNotFound => false,
+                Client::DeploymentNotFound => false,
             },
             Blame::Upstream(_) | Blame::Us(_) => false,
         }
@@ -227,7 +221,6 @@ mod tests {
             Blame::Client(Client::Closed),
             Blame::Client(Client::MethodNotAllowed),
             Blame::Client(Client::ExpectationUnknown),
-            Blame::Client(Client::TooMany),
             Blame::Client(Client::DeploymentNotFound),
             Blame::Upstream(Upstream::NoneRunning),
             Blame::Upstream(Upstream::Unreachable),
@@ -251,7 +244,6 @@ mod tests {
             499 client User.BadRequest.ClientClosedRequest
             405 client User.BadRequest.MethodNotAllowed
             417 client User.BadRequest.ExpectationFailed
-            429 client User.BadRequest.TooManyRequests
             404 client Sentinel.Routing.DeploymentNotFound
             503 upstream Sentinel.Routing.NoRunningInstances
             503 upstream Sentinel.Proxy.ServiceUnavailable

@@ -90,6 +90,12 @@ pub fn strip_trailers(trailers: &mut HeaderMap) {
     }
 }
 
+/// Whether the connection is to become something else.
+pub fn asks_upgrade(headers: &HeaderMap) -> bool {
+    headers.contains_key(UPGRADE)
+        && headers.get_all(CONNECTION).iter().flat_map(texts).any(|word| word.eq_ignore_ascii_case("upgrade"))
+}
+
 /// What the client would like to speak instead of HTTP on this connection, if it asks for that.
 pub fn upgrade(headers: &HeaderMap) -> Option<HeaderValue> {
     let is_asked =

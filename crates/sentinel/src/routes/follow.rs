@@ -125,7 +125,7 @@ impl<S: Source<State = Routed>> Follower<S> {
         self.tables.publish(table);
     }
 
-    async fn keep(&self) {
+    async fn keep(&mut self) {
         let Some(disk) = &self.disk else { return };
         match disk.keep(self.follow.reader()).await {
             Ok(()) => self.metrics.kept.inc(),

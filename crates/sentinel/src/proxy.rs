@@ -1,0 +1,249 @@
+//! Carries a request to an instance and its answer back: streamed both ways, in both directions at once.
+//!
+//! ```text
+//!   request ─▶ for us? ─▶ host ─▶ route ─▶ headers ─▶ instance ─▶ answer
+//!                                              ▲          │ not reached
+//!                                              └──────────┘ another one
+//! ```
+
+pub mod answer;
+pub mod health;
+pub mod patience;
+pub mod record;
+mod request;
+mod send;
+pub mod serve;
+mod upgrade;
+pub mod upload;
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, Method, Request, Response, StatusCode, Version,
+    header::{CONNECTION, CONTENT_TYPE, EXPECT, RETRY_AFTER, USER_AGENT},
+};
+use hyper::body::Incoming;
+use runtime::{random::Random, ready::Readiness, shutdown::Tasks};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use self::{answer::Answer, record::Record};
+use crate::{
+    balance::Budget,
+    blame::{self, Blame, Us},
+    config::ProxyConfig,
+    guard::{Line, REFUSED_PATH},
+    headers::{self, Client, SERVER_TIMING, X_ERROR_SOURCE, X_REQUEST_ID, asks_upgrade},
+    log::{Log, redacted},
+    metrics::RequestMetrics,
+    moment::Watch,
+    pool::{Connect, Pool},
+    routes::Tables,
+};
+
+/// What all cores share.
+pub struct Shared {
+    pub config: ProxyConfig,
+    pub tables: Arc<Tables>,
+    pub watch: Watch,
+    pub budget: Budget,
+    pub metrics: RequestMetrics,
+    pub readiness: Readiness,
+    pub log: Log,
+    places: Arc<Semaphore>,
+    is_draining: AtomicBool,
+}
+
+/// What one core has of its own.
+pub struct Worker<C> {
+    pub shared: Arc<Shared>,
+    pub pool: Arc<Pool<C>>,
+    pub random: Random,
+    /// Connections of clients, and what becomes of them when they are upgraded.
+    pub tasks: Tasks,
+}
+
+/// One connection of a client.
+#[derive(Clone)]
+pub struct Origin {
+    pub client: Client,
+    pub line: Arc<Line>,
+}
+
+type Answered<C> = Response<Answer<C>>;
+
+impl Shared {
+    pub fn new(
+        config: ProxyConfig,
+        tables: Arc<Tables>,
+        watch: Watch,
+        metrics: RequestMetrics,
+        readiness: Readiness,
+        log: Log,
+    ) -> Shared {
+        let places = Arc::new(Semaphore::new(config.requests_max.min(Semaphore::MAX_PERMITS)));
+        let (budget, is_draining) = (Budget::new(), AtomicBool::new(false));
+        Shared { config, tables, watch, budget, metrics, readiness, log, places, is_draining }
+    }
+
+    /// From here on every answer on HTTP/1 asks its client to go elsewhere.
+    pub fn drain(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Relaxed)
+    }
+
+    /// A place among the requests under way: at once, or soon, or not at all.
+    async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
+            return Some(permit);
+        }
+        tokio::select! {
+            biased;
+            permit = Arc::clone(&self.places).acquire_owned() => permit.ok(),
+            () = self.watch.clock().sleep(self.config.queue) => None,
+        }
+    }
+}
+
+impl<C: Connect> Worker<C> {
+    /// The answer to one request.
+    pub async fn handle(
+        self: Arc<Self>,
+        origin: Origin,
+        request: Request<Incoming>,
+    ) -> Result<Answered<C>, Infallible> {
+        let is_1 = request.version() <= Version::HTTP_11;
+        let asks_upgrade = request.version() == Version::HTTP_11 && asks_upgrade(request.headers());
+        let line = Arc::clone(&origin.line);
+        let path = request.uri().path();
+        let mut response = if path == REFUSED_PATH
+            && let Some(client) = line.refusal()
+        {
+            self.refuse(self.record(&origin, &request), Blame::Client(client))
+        } else if health::is_internal(path) {
+            health::answer(&request, &self.shared.readiness)
+        } else {
+            self.carry(origin, request).await
+        };
+        if asks_upgrade && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            line.decline();
+        }
+        let is_switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        if is_1 && !is_switched && self.shared.is_draining() {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        Ok(response)
+    }
+
+    async fn carry(self: &Arc<Self>, origin: Origin, mut request: Request<Incoming>) -> Answered<C> {
+        let made = || request_id(&self.random);
+        let id = headers::request_id(request.headers_mut(), made);
+        let mut record = self.record(&origin, &request);
+        record.id = id;
+        if let Err(blame) = acceptable(&request) {
+            return self.refuse(record, blame);
+        }
+        self.shared.budget.requested(record.begun);
+        let Some(permit) = self.shared.place().await else {
+            return self.refuse(record, Blame::Us(Us::Overloaded));
+        };
+        record.permit = Some(permit);
+        match self.prepare(origin, request, &mut record) {
+            Ok(prepared) => self.send(prepared, record).await,
+            Err(blame) => self.refuse(record, blame),
+        }
+    }
+
+    fn record(&self, origin: &Origin, request: &Request<Incoming>) -> Record {
+        self.shared.metrics.in_flight.inc();
+        let (uri, shared) = (request.uri(), &self.shared);
+        let agent = request.headers().get(USER_AGENT).and_then(|agent| agent.to_str().ok());
+        Record {
+            begun: shared.watch.now(),
+            at: shared.watch.clock().now(),
+            id: request_id(&self.random),
+            method: request.method().clone(),
+            version: request.version(),
+            host: String::new(),
+            path: redacted(uri.path(), uri.query()),
+            client: origin.client.address(request.headers(), &shared.config.trusted),
+            user_agent: agent.unwrap_or_default().to_owned(),
+            chosen: None,
+            instance: None,
+            instance_us: 0,
+            attempts: 0,
+            status: None,
+            blame: None,
+            upload: None,
+            response_bytes: 0,
+            is_complete: false,
+            permit: None,
+            shared: Arc::clone(shared),
+        }
+    }
+
+    /// Answers with a problem.
+    fn refuse(&self, mut record: Record, blame: Blame) -> Answered<C> {
+        let problem = blame.problem(record.id.to_str().unwrap_or_default());
+        record.blame = Some(blame);
+        record.status = Some(blame.status().as_u16());
+        let (id, version) = (record.id.clone(), record.version);
+        let timing = timing(&record);
+        let mut response = Response::new(Answer::own(Bytes::from(problem), Some(record)));
+        *response.status_mut() = blame.status();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(X_ERROR_SOURCE, HeaderValue::from_static("sentinel"));
+        headers.insert(X_REQUEST_ID, id);
+        headers.insert(SERVER_TIMING, timing);
+        if let Some(seconds) = blame.retry_after() {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if blame.closes() && version <= Version::HTTP_11 {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+/// What is carried at all.
+fn acceptable(request: &Request<Incoming>) -> Result<(), Blame> {
+    if request.method() == Method::CONNECT {
+        return Err(Blame::Client(blame::Client::MethodNotAllowed));
+    }
+    let mut expected = request.headers().get_all(EXPECT).iter();
+    if expected.any(|value| !value.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
+        return Err(Blame::Client(blame::Client::ExpectationUnknown));
+    }
+    Ok(())
+}
+
+/// What the sentinel took, and what the instance.
+fn timing(record: &Record) -> HeaderValue {
+    let total = crate::moment::micros(record.shared.watch.now().since(record.begun));
+    let ours = total.saturating_sub(record.instance_us);
+    let text = match record.instance_us {
+        0 => format!("sentinel;dur={}", millis(ours)),
+        theirs => format!("sentinel;dur={}, instance;dur={}", millis(ours), millis(theirs)),
+    };
+    HeaderValue::from_str(&text).expect("digits and words")
+}
+
+fn millis(micros: u64) -> String {
+    format!("{}.{:03}", micros / 1000, micros % 1000)
+}
+
+/// 128 random bits in hexadecimal digits.
+fn request_id(random: &Random) -> HeaderValue {
+    let number = u128::from_be_bytes(random.bytes::<16>());
+    HeaderValue::from_str(&format!("{number:032x}")).expect("hexadecimal digits")
+}

@@ -1,0 +1,180 @@
+//! A connection of a client from its first byte to its end.
+
+use std::{io, net::SocketAddr, sync::Arc};
+
+use hyper::{
+    server::conn::{http1, http2},
+    service::service_fn,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use runtime::{
+    serve::{Listener, serve},
+    tls::ServerTls,
+};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+
+use super::{Origin, Worker};
+use crate::{
+    guard::{Guarded, Line},
+    headers::Client,
+    pool::{Connect, Spawner},
+};
+
+/// What every HTTP/2 connection begins with.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// What is read before it is known which protocol is spoken.
+const FIRST_BYTES: usize = 4096;
+
+impl<C: Connect> Worker<C> {
+    /// Serves until the tasks are asked to stop, and then until every connection has ended.
+    pub async fn serve<L>(self: Arc<Self>, listener: L, tls: Option<ServerTls>)
+    where
+        L: Listener,
+        L::Connection: AsyncRead + AsyncWrite + Unpin,
+    {
+        self.tasks.spawn("sweep", Arc::clone(&self).sweep());
+        let handler = |io, peer| Arc::clone(&self).connection(io, peer, tls.clone());
+        serve("connection", listener, self.shared.config.connections_max, &self.tasks, handler).await;
+        self.pool.close();
+    }
+
+    async fn sweep(self: Arc<Self>) {
+        let clock = self.shared.watch.clock().clone();
+        loop {
+            tokio::select! {
+                biased;
+                () = self.tasks.stopping() => return,
+                () = clock.sleep(self.pool.sweep_every()) => {}
+            }
+            self.pool.sweep(&self.shared.tables.current().addresses().collect());
+        }
+    }
+
+    async fn connection<I>(self: Arc<Self>, io: I, peer: SocketAddr, tls: Option<ServerTls>)
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        self.shared.metrics.connections.inc();
+        let metrics = self.shared.metrics.clone();
+        let clock = self.shared.watch.clock().clone();
+        let patience = self.shared.config.request_headers_timeout;
+        let client = Client::new(peer, tls.is_some(), &self.shared.config.trusted);
+        let work = async {
+            match tls {
+                None => {
+                    let begun = tokio::select! {
+                        biased;
+                        begun = begin(io) => begun,
+                        () = clock.sleep(patience) => return,
+                    };
+                    self.speak(begun, client).await;
+                }
+                Some(tls) => {
+                    let secured = async { begin(tls.accept(io).await?).await };
+                    let begun = tokio::select! {
+                        biased;
+                        begun = secured => begun,
+                        () = clock.sleep(patience) => return,
+                    };
+                    self.speak(begun, client).await;
+                }
+            }
+        };
+        work.await;
+        metrics.connections.dec();
+    }
+
+    async fn speak<I>(self: &Arc<Self>, begun: io::Result<Option<Begun<I>>>, client: Client)
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        match begun {
+            Ok(Some(Begun { io, bytes, is_http2: true })) => {
+                self.speak_http2(Guarded::open(io, bytes), client).await;
+            }
+            Ok(Some(Begun { io, bytes, is_http2: false })) => self.speak_http1(io, bytes, client).await,
+            Ok(None) => {}
+            Err(error) => tracing::debug!(peer = %client.peer, %error, "a connection came to nothing"),
+        }
+    }
+
+    async fn speak_http1<I>(self: &Arc<Self>, io: I, bytes: Vec<u8>, client: Client)
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let config = &self.shared.config;
+        let limits = config.head_limits();
+        let line = Arc::new(Line::default());
+        let guarded = Guarded::new(io, bytes, limits, Arc::clone(&line));
+        let origin = Origin { client, line };
+        let service = service_fn(|request| Arc::clone(self).handle(origin.clone(), request));
+        let mut server = http1::Builder::new();
+        server
+            .timer(TokioTimer::new())
+            .header_read_timeout(config.request_headers_timeout)
+            .max_headers(limits.headers_max)
+            .max_buf_size(limits.bytes_max.max(MIN_BUFFER) + FIRST_BYTES);
+        // An idle connection is not closed by a drain: a request may already be on its way. Its answer closes it.
+        let served = server.serve_connection(TokioIo::new(guarded), service).with_upgrades().await;
+        if let Err(error) = served {
+            tracing::debug!(peer = %client.peer, %error, "a connection broke");
+        }
+    }
+
+    async fn speak_http2<I>(self: &Arc<Self>, io: Guarded<I>, client: Client)
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let config = &self.shared.config;
+        let origin = Origin { client, line: Arc::default() };
+        let worker = Arc::clone(self);
+        let service = service_fn(move |request| Arc::clone(&worker).handle(origin.clone(), request));
+        let mut server = http2::Builder::new(Spawner(self.tasks.clone()));
+        server
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(config.streams_max)
+            .max_header_list_size(u32::try_from(config.head_max.as_u64()).unwrap_or(u32::MAX))
+            .keep_alive_interval(config.request_headers_timeout)
+            .adaptive_window(true);
+        let mut connection = std::pin::pin!(server.serve_connection(TokioIo::new(io), service));
+        let served = tokio::select! {
+            biased;
+            served = connection.as_mut() => served,
+            () = self.tasks.stopping() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = served {
+            tracing::debug!(peer = %client.peer, %error, "a connection broke");
+        }
+    }
+}
+
+/// The smallest buffer that the parser takes.
+const MIN_BUFFER: usize = 8192;
+
+/// A connection of which the first bytes are known.
+struct Begun<I> {
+    io: I,
+    bytes: Vec<u8>,
+    is_http2: bool,
+}
+
+/// Reads until it is clear which protocol is spoken. Nothing if the client goes before it has said anything.
+async fn begin<I: AsyncRead + Unpin>(mut io: I) -> io::Result<Option<Begun<I>>> {
+    let mut bytes = Vec::with_capacity(FIRST_BYTES);
+    loop {
+        if io.read_buf(&mut bytes).await? == 0 {
+            return Ok(None);
+        }
+        let seen = bytes.len().min(PREFACE.len());
+        if bytes[..seen] != PREFACE[..seen] {
+            return Ok(Some(Begun { io, bytes, is_http2: false }));
+        }
+        if seen == PREFACE.len() {
+            return Ok(Some(Begun { io, bytes, is_http2: true }));
+        }
+    }
+}
