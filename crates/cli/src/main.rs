@@ -7,6 +7,7 @@ mod install;
 mod local_run;
 mod process;
 mod sample;
+mod sentinel;
 mod version;
 
 use std::process::ExitCode;
@@ -40,6 +41,8 @@ enum Command {
     Control(control::Control),
     /// Keep a Kubernetes cluster as the control plane wants it
     Agent(agent::Agent),
+    /// Carry the traffic of one environment to its instances
+    Sentinel(Box<sentinel::Sentinel>),
     /// Print what a cluster needs to run krane in it
     Install(install::Install),
     /// Print the version
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Command::Dev(dev) => dev.run(),
         Command::Control(control) => control.run(),
         Command::Agent(agent) => agent.run(),
+        Command::Sentinel(sentinel) => sentinel.run(),
         Command::Install(install) => install.run(),
         Command::Version => version::print(),
         Command::LocalRun(run) => run.run(),

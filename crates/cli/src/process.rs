@@ -22,6 +22,12 @@ pub(crate) fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> an
     runtime.context("cannot start the runtime")?.block_on(future)
 }
 
+/// A runtime for what is beside a process's real work, which has runtimes of its own.
+pub(crate) fn block_on_small<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    runtime.context("cannot start the runtime")?.block_on(future)
+}
+
 /// What every role is built on. Its admin port is taken.
 pub(crate) struct Process {
     pub(crate) clock: Clock,
@@ -81,6 +87,17 @@ impl Process {
             readiness: self.readiness.clone(),
             metrics: self.metrics.clone(),
             secrets: Arc::new(agent::secrets::NoVault),
+        }
+    }
+
+    /// What a sentinel needs of it.
+    pub(crate) fn sentinel_parts(&self) -> sentinel::Parts {
+        sentinel::Parts {
+            clock: self.clock.clone(),
+            random: self.random.clone(),
+            tasks: self.tasks.clone(),
+            readiness: self.readiness.clone(),
+            metrics: self.metrics.clone(),
         }
     }
 
