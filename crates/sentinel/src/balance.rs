@@ -105,7 +105,7 @@ impl Instances {
     ) -> Option<&Arc<Instance>> {
         let is_fresh = |instance: &Arc<Instance>| !failed.iter().any(|other| Arc::ptr_eq(other, instance));
         let is_fit = |instance: &Arc<Instance>| is_fresh(instance) && !instance.is_ejected(now);
-        let better = |one, other| self.better(one, other, strategy, now);
+        let better = |one, other| better(one, other, strategy, now);
         let near = &self.all[..self.near];
         if !near.is_empty()
             && !self.is_near_overloaded()
@@ -115,20 +115,6 @@ impl Instances {
         }
         // With nobody fit, one that is ejected is still better than no answer at all.
         of_two(&self.all, &is_fit, random, &better).or_else(|| of_two(&self.all, &is_fresh, random, &better))
-    }
-
-    fn better<'a>(
-        &self,
-        one: &'a Arc<Instance>,
-        other: &'a Arc<Instance>,
-        strategy: Strategy,
-        now: Moment,
-    ) -> &'a Arc<Instance> {
-        match strategy {
-            Strategy::Random => one,
-            Strategy::LeastLoaded if other.score(now) < one.score(now) => other,
-            Strategy::LeastLoaded => one,
-        }
     }
 
     fn is_near_overloaded(&self) -> bool {
@@ -164,6 +150,18 @@ impl Instances {
             instance.eject(now);
         }
         may
+    }
+}
+
+fn better<'a>(
+    one: &'a Arc<Instance>,
+    other: &'a Arc<Instance>,
+    strategy: Strategy,
+    now: Moment,
+) -> &'a Arc<Instance> {
+    match strategy {
+        Strategy::LeastLoaded if other.score(now) < one.score(now) => other,
+        Strategy::LeastLoaded | Strategy::Random => one,
     }
 }
 

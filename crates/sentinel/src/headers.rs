@@ -60,13 +60,10 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) {
     }
     let takes_trailers =
         headers.get_all(TE).iter().flat_map(texts).any(|te| te.eq_ignore_ascii_case("trailers"));
-    match takes_trailers {
-        true => {
-            headers.insert(TE, HeaderValue::from_static("trailers"));
-        }
-        false => {
-            headers.remove(TE);
-        }
+    if takes_trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    } else {
+        headers.remove(TE);
     }
 }
 

@@ -128,7 +128,7 @@ impl<C: Connect> Worker<C> {
         let mut response = if path == REFUSED_PATH
             && let Some(client) = line.refusal()
         {
-            self.refuse(self.record(&origin, &request), Blame::Client(client))
+            refuse(self.record(&origin, &request), Blame::Client(client))
         } else if health::is_internal(path) {
             health::answer(&request, &self.shared.readiness)
         } else {
@@ -150,16 +150,16 @@ impl<C: Connect> Worker<C> {
         let mut record = self.record(&origin, &request);
         record.id = id;
         if let Err(blame) = acceptable(&request) {
-            return self.refuse(record, blame);
+            return refuse(record, blame);
         }
         self.shared.budget.requested(record.begun);
         let Some(permit) = self.shared.place().await else {
-            return self.refuse(record, Blame::Us(Us::Overloaded));
+            return refuse(record, Blame::Us(Us::Overloaded));
         };
         record.permit = Some(permit);
         match self.prepare(origin, request, &mut record) {
             Ok(prepared) => self.send(prepared, record).await,
-            Err(blame) => self.refuse(record, blame),
+            Err(blame) => refuse(record, blame),
         }
     }
 
@@ -190,29 +190,29 @@ impl<C: Connect> Worker<C> {
             shared: Arc::clone(shared),
         }
     }
+}
 
-    /// Answers with a problem.
-    fn refuse(&self, mut record: Record, blame: Blame) -> Answered<C> {
-        let problem = blame.problem(record.id.to_str().unwrap_or_default());
-        record.blame = Some(blame);
-        record.status = Some(blame.status().as_u16());
-        let (id, version) = (record.id.clone(), record.version);
-        let timing = timing(&record);
-        let mut response = Response::new(Answer::own(Bytes::from(problem), Some(record)));
-        *response.status_mut() = blame.status();
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        headers.insert(X_ERROR_SOURCE, HeaderValue::from_static("sentinel"));
-        headers.insert(X_REQUEST_ID, id);
-        headers.insert(SERVER_TIMING, timing);
-        if let Some(seconds) = blame.retry_after() {
-            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        if blame.closes() && version <= Version::HTTP_11 {
-            headers.insert(CONNECTION, HeaderValue::from_static("close"));
-        }
-        response
+/// Answers with a problem.
+fn refuse<C: Connect>(mut record: Record, blame: Blame) -> Answered<C> {
+    let problem = blame.problem(record.id.to_str().unwrap_or_default());
+    record.blame = Some(blame);
+    record.status = Some(blame.status().as_u16());
+    let (id, version) = (record.id.clone(), record.version);
+    let timing = timing(&record);
+    let mut response = Response::new(Answer::own(Bytes::from(problem), Some(record)));
+    *response.status_mut() = blame.status();
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    headers.insert(X_ERROR_SOURCE, HeaderValue::from_static("sentinel"));
+    headers.insert(X_REQUEST_ID, id);
+    headers.insert(SERVER_TIMING, timing);
+    if let Some(seconds) = blame.retry_after() {
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
+    if blame.closes() && version <= Version::HTTP_11 {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// What is carried at all.

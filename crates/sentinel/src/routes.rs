@@ -34,7 +34,7 @@ use wire::{
 };
 
 use crate::{
-    balance::{Instance, Instances, Load},
+    balance::{Instance, Instances},
     moment::Moment,
     tally::{Tallies, Tally},
 };
@@ -128,8 +128,10 @@ impl Table {
                     table.hosts.insert(route.hostname.clone(), Arc::new(Entry::new(route, around.tallies)));
                 }
                 // Policies have their own place beside this table.
-                Routed::Policies { .. } => {}
-                Routed::DeploymentGone(_) | Routed::RouteGone(_) | Routed::PoliciesGone(_) => {}
+                Routed::Policies { .. }
+                | Routed::DeploymentGone(_)
+                | Routed::RouteGone(_)
+                | Routed::PoliciesGone(_) => {}
             }
         }
         table
@@ -226,7 +228,7 @@ impl Deployment {
                 Arc::new(Deployment {
                     id,
                     protocol,
-                    instances: Instances::new(instances, load.unwrap_or_else(Arc::<Load>::default)),
+                    instances: Instances::new(instances, load.unwrap_or_default()),
                 })
             }
         }

@@ -1,5 +1,7 @@
 //! Requests through a sentinel to real instances: what arrives, what comes back, and what happens when one is not there.
 
+#![expect(clippy::unwrap_used, reason = "these are tests, though their functions do not look so")]
+
 #[path = "scene/scene.rs"]
 mod scene;
 

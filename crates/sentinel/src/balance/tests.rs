@@ -168,7 +168,7 @@ fn an_ejected_instance_gets_nothing_while_another_is_fit() {
         instances.told(bad, Outcome::Bad, later(0));
     });
     let run = simulate(&instances, Strategy::LeastLoaded, later(0), 900, MILLI, |_| MILLI);
-    assert!(run.share(bad.name.as_str()) == 0.0);
+    assert!(run.share(bad.name.as_str()) < f64::EPSILON);
     let back = simulate(&instances, Strategy::LeastLoaded, later(2 * SECOND), 900, MILLI, |_| MILLI);
     assert!(back.share(bad.name.as_str()) > 0.1);
 }
@@ -197,7 +197,7 @@ fn the_own_zone_is_preferred_until_it_is_overloaded() {
     };
     let near = |run: &Run| (0..6).step_by(2).map(|number| run.share(&format!("pod-{number}"))).sum::<f64>();
     let calm = simulate(&zones(6), Strategy::LeastLoaded, later(0), 5000, 10 * MILLI, |_| 5 * MILLI);
-    assert!(near(&calm) == 1.0, "at ease nothing leaves the zone: {}", near(&calm));
+    assert!(near(&calm) > 0.999, "at ease nothing leaves the zone: {}", near(&calm));
     let busy = simulate(&zones(6), Strategy::LeastLoaded, later(0), 20_000, 100, |_| 20 * MILLI);
     assert!((0.55..0.65).contains(&near(&busy)), "one and a half times the others: {}", near(&busy));
 }
@@ -222,5 +222,5 @@ fn what_is_under_way_is_counted_until_it_ends() {
     assert_eq!(one.in_flight(), 2);
     drop(flights);
     assert_eq!(one.in_flight(), 0);
-    assert!(instances.load().far() == 0.0);
+    assert!(instances.load().far().abs() < f64::EPSILON);
 }

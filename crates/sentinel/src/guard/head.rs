@@ -123,11 +123,7 @@ impl<'a> Seen<'a> {
             return Err(Client::Malformed("a header's value has characters that no value has"));
         }
         match name.len() {
-            4 if is(name, b"host") => {
-                if self.host.replace(value).is_some() {
-                    return Err(Client::Malformed("there is more than one Host"));
-                }
-            }
+            4 if is(name, b"host") => self.host(value)?,
             7 if is(name, b"upgrade") => self.has_upgrade = true,
             10 if is(name, b"connection") => {
                 self.wants_upgrade |=
@@ -138,6 +134,11 @@ impl<'a> Seen<'a> {
             _ => {}
         }
         Ok(())
+    }
+
+    fn host(&mut self, value: &'a [u8]) -> Result<(), Client> {
+        let is_first = self.host.replace(value).is_none();
+        is_first.then_some(()).ok_or(Client::Malformed("there is more than one Host"))
     }
 
     fn length(&mut self, name: &[u8], value: &[u8]) -> Result<(), Client> {

@@ -55,9 +55,9 @@ async fn an_upgrade_waits_for_the_decision() {
         tokio::pin!(read);
         assert!(futures_util::poll!(read.as_mut()).is_pending(), "nobody knows yet what these bytes are");
         if opens {
-            line.open()
+            line.open();
         } else {
-            line.decline()
+            line.decline();
         }
         read.await.unwrap();
         let expected: &[u8] = if opens { b"\x01\x02\n\x03" } else { &REFUSED[..4] };

@@ -100,9 +100,10 @@ fn element(peer: IpAddr, host: &str, proto: &str) -> String {
     written.expect("a string takes everything");
     let is_token =
         !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte));
-    let written = match is_token {
-        true => write!(element, ";host={host};proto={proto}"),
-        false => write!(element, ";host=\"{}\";proto={proto}", host.replace(['"', '\\'], "")),
+    let written = if is_token {
+        write!(element, ";host={host};proto={proto}")
+    } else {
+        write!(element, ";host=\"{}\";proto={proto}", host.replace(['"', '\\'], ""))
     };
     written.expect("a string takes everything");
     element

@@ -161,11 +161,11 @@ fn host(request: &Request<Incoming>) -> Result<String, Blame> {
 
 /// Addresses the request as the instance's protocol has it, and says how its body ends.
 fn address(parts: &mut Parts, protocol: Protocol, host: &str, upload: &Upload) -> Result<(), Blame> {
-    let unwritable = |_| Blame::Client(Client::Malformed("the Host is none"));
+    let unwritable = || Blame::Client(Client::Malformed("the Host is none"));
     let path = parts.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
     match protocol {
         Protocol::Http1 => {
-            parts.headers.insert(HOST, HeaderValue::from_str(host).map_err(|_| unwritable(()))?);
+            parts.headers.insert(HOST, HeaderValue::from_str(host).map_err(|_| unwritable())?);
             parts.uri = Uri::from(path);
             parts.version = Version::HTTP_11;
             let is_sized = parts.headers.contains_key(CONTENT_LENGTH);
@@ -178,10 +178,10 @@ fn address(parts: &mut Parts, protocol: Protocol, host: &str, upload: &Upload) -
             parts.headers.remove(HOST);
             let mut uri = http::uri::Parts::default();
             uri.scheme = Some(Scheme::HTTP);
-            uri.authority = Some(host.parse().map_err(|_| unwritable(()))?);
+            uri.authority = Some(host.parse().map_err(|_| unwritable())?);
             let is_asterisk = parts.method == Method::OPTIONS && path.as_str() == "*";
             uri.path_and_query = Some(if is_asterisk { PathAndQuery::from_static("*") } else { path });
-            parts.uri = Uri::from_parts(uri).map_err(|_| unwritable(()))?;
+            parts.uri = Uri::from_parts(uri).map_err(|_| unwritable())?;
             parts.version = Version::HTTP_2;
         }
     }

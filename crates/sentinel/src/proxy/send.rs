@@ -12,6 +12,7 @@ use super::{
     answer::{Answer, Lease},
     patience::Patience,
     record::Record,
+    refuse,
     request::Prepared,
     timing,
     upload::Upload,
@@ -66,7 +67,7 @@ impl<C: Connect> Worker<C> {
                 Err(failure) => {
                     let fault = record.upload.as_ref().and_then(|fate| fate.fault());
                     if let Some(client) = fault {
-                        return self.refuse(record, Blame::Client(client));
+                        return refuse(record, Blame::Client(client));
                     }
                     self.told(&chosen, instance, Outcome::Bad);
                     blame = Blame::Upstream(failure.upstream);
@@ -75,7 +76,7 @@ impl<C: Connect> Worker<C> {
                 }
             }
         }
-        self.refuse(record, blame)
+        refuse(record, blame)
     }
 
     /// The request for the next attempt, if there may be one.
@@ -160,7 +161,7 @@ impl<C: Connect> Worker<C> {
                     };
                     match failure {
                         Failure { unsent: Some(unsent), .. } if is_kept && place.sender.is_closed() => {
-                            request = unsent
+                            request = unsent;
                         }
                         failure => return Err(failure),
                     }
@@ -207,7 +208,7 @@ impl<C: Connect> Worker<C> {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let Some(upgrade) = upgrade else {
                 // Nobody asked it to.
-                return self.refuse(record, Blame::Upstream(Upstream::BadAnswer));
+                return refuse(record, Blame::Upstream(Upstream::BadAnswer));
             };
             return self.switch(response, upgrade, record, flight);
         }
