@@ -45,7 +45,7 @@ const NAMESPACE: &str = "krane";
 pub const OPERATIONS: usize = 200;
 
 /// How long the calm may take to bring everything together. Whatever needs longer needs a net that is not there.
-const CALM_MAX: Duration = Duration::from_secs(120);
+const CALM_MAX: Duration = Duration::from_mins(2);
 
 /// How long everything must stay as it is then.
 const STAYS: Duration = Duration::from_secs(30);

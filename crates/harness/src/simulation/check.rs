@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use agent::{
     deployment::Deployments,
     kind::Kind,
+    labels::Owner,
     network_policy::NetworkPolicies,
     object::{Live, Ref, Scale, Stamped, Stamping, Type, difference},
     sentinel::Sentinels,
@@ -135,7 +136,7 @@ impl Wanted {
                 wrong.push(format!("{object}: nobody wants it"));
             }
             if object.ty == Type::Pod {
-                let is_wanted = live.owner.as_ref().and_then(|owner| owner.key()).is_some_and(|key| {
+                let is_wanted = live.owner.as_ref().and_then(Owner::key).is_some_and(|key| {
                     let mut owners = self.objects.values().filter_map(|stamped| stamped.owner.key());
                     owners.any(|owner| owner == key)
                 });
@@ -217,8 +218,7 @@ impl There {
     /// The objects of one thing, as a loop would be shown them.
     fn of_key(&self, key: &Key) -> Vec<Arc<Live>> {
         let all = self.objects.values().map(|(live, _)| live);
-        let is_of =
-            |live: &&Arc<Live>| live.owner.as_ref().and_then(|owner| owner.key()).as_ref() == Some(key);
+        let is_of = |live: &&Arc<Live>| live.owner.as_ref().and_then(Owner::key).as_ref() == Some(key);
         all.filter(is_of).cloned().collect()
     }
 }

@@ -71,8 +71,10 @@ impl Operation {
             Operation::Scale | Operation::Delete => 8,
             Operation::Autoscale | Operation::Image | Operation::PutPolicy | Operation::PutSentinel => 5,
             Operation::Move | Operation::Stop | Operation::RemovePolicy | Operation::ScaleSentinel => 3,
-            Operation::ImageOfSentinel | Operation::RotateSentinel | Operation::RemoveSentinel => 2,
-            Operation::PutEnvironment => 2,
+            Operation::ImageOfSentinel
+            | Operation::RotateSentinel
+            | Operation::RemoveSentinel
+            | Operation::PutEnvironment => 2,
             Operation::RemoveEnvironment | Operation::Prune => 1,
         }
     }

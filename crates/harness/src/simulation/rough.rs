@@ -123,7 +123,7 @@ impl<C: Cluster> Rough<C> {
             let before = self.a_while(NO_ANSWER);
             clock.sleep(before).await;
             let _unheard = work.await;
-            clock.sleep(NO_ANSWER - before).await;
+            clock.sleep(NO_ANSWER.saturating_sub(before)).await;
             return Err(unanswered());
         }
         if weather.strikes(Fault::WriteAdrift) {

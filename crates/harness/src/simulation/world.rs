@@ -366,7 +366,7 @@ fn trouble(weather: &Weather) -> Trouble {
             Moment::Commit => Fault::CommitFailed,
             Moment::Committed => Fault::CommitUnknown,
         };
-        let error = |_| store::Error::Busy("as the weather has it".to_owned());
+        let error = |()| store::Error::Busy("as the weather has it".to_owned());
         weather.strikes(fault).then_some(()).map(error)
     })
 }

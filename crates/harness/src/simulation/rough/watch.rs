@@ -37,7 +37,7 @@ enum Then {
     /// Shows everything as it is by then.
     ListNow,
     /// Shows everything as it was, and then what has happened since.
-    ListThen,
+    ListOld,
 }
 
 /// What a list of some time ago showed, and every event since.
@@ -76,7 +76,7 @@ impl<C: Cluster> Watch<C> {
         }
         if weather.strikes(Fault::WatchExpired) {
             let is_stale = weather.strikes(Fault::StaleList);
-            self.then = if is_stale { Then::ListThen } else { Then::ListNow };
+            self.then = if is_stale { Then::ListOld } else { Then::ListNow };
             return Err(Error::new(Refusal::Expired, "too old a revision"));
         }
         Ok(seen)
@@ -90,7 +90,7 @@ impl<C: Cluster> Watch<C> {
         let Around { weather, clock, .. } = &self.around;
         clock.sleep(Duration::from_millis(200 + weather.random().below(2000))).await;
         match std::mem::replace(&mut self.then, Then::GoOn) {
-            Then::ListThen => self.ready = self.past.told(),
+            Then::ListOld => self.ready = self.past.told(),
             Then::ListNow | Then::GoOn => {
                 self.ready.clear();
                 self.past = Past::default();
