@@ -181,7 +181,7 @@ impl<C: Connect> Worker<C> {
         let begin =
             (!config.response_headers_timeout.is_zero()).then(|| now + config.response_headers_timeout);
         let Some(deadline) = begin.into_iter().chain(until).min() else { return Ok(sending.await) };
-        // A timer for every request would cost more than most of them: it is only made if there is no answer at once.
+        // The timer is registered only if there is no answer at once; against an instance in the network there never is.
         tokio::select! {
             biased;
             sent = sending => Ok(sent),
