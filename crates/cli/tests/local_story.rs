@@ -163,28 +163,38 @@ async fn a_service_stays_and_leads_to_nobody_who_is_on_the_way_out() {
     let address = known[&door];
     drop(known);
     let both = eventually("both answer", async || {
-        let who = who_answers(address).await;
+        let who = who_answers(address).await?;
         if who.len() == 2 { Ok(who) } else { Err(format!("{who:?}")) }
     })
     .await;
 
     sentinel = sentinel.with_replicas(1);
     world.ground.put_sentinel(&sentinel).await;
+    eventually("one is on its way out", async || match leaving(&world) {
+        (2, 1) => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
     let one = eventually("one answers", async || {
-        let who = who_answers(address).await;
+        let who = who_answers(address).await?;
         if who.len() == 1 { Ok(who) } else { Err(format!("{who:?}")) }
     })
     .await;
     assert!(one.is_subset(&both), "{one:?} of {both:?}");
-    let pods = world.local.all(Type::Pod);
-    let leaving = pods.iter().filter(|pod| !pod["metadata"]["deletionTimestamp"].is_null()).count();
-    assert_eq!((pods.len(), leaving), (2, 1), "the other one would still answer");
+    assert_eq!(leaving(&world), (2, 1), "the other one would still answer");
     assert_eq!(world.services.borrow()[&door], address);
     world.end().await;
 }
 
-/// Everybody who answers at an address, asked often enough to meet all.
-async fn who_answers(address: SocketAddr) -> BTreeSet<String> {
+/// How many pods there are, and how many of them are on their way out.
+fn leaving(world: &World) -> (usize, usize) {
+    let pods = world.local.all(Type::Pod);
+    let leaving = pods.iter().filter(|pod| !pod["metadata"]["deletionTimestamp"].is_null()).count();
+    (pods.len(), leaving)
+}
+
+/// Everybody who answers at an address, asked often enough to meet all; or that somebody does not.
+async fn who_answers(address: SocketAddr) -> Result<BTreeSet<String>, String> {
     let mut who = BTreeSet::new();
     for _ in 0..8 {
         let mut answer = String::new();
@@ -195,7 +205,7 @@ async fn who_answers(address: SocketAddr) -> BTreeSet<String> {
         };
         let asked = asked.await;
         let name = answer.split("\"instance\":\"").nth(1).and_then(|rest| rest.split('"').next());
-        who.insert(name.map_or_else(|| format!("nobody: {asked:?} {answer:?}"), str::to_owned));
+        who.insert(name.ok_or_else(|| format!("nobody: {asked:?} {answer:?}"))?.to_owned());
     }
-    who
+    Ok(who)
 }
