@@ -294,7 +294,6 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
             for key in self.around.actor.cache.keys(K::KIND) {
                 self.applies.push(key);
             }
-            self.applies.push(Key::new(plan::NOBODY));
             self.review();
         }
     }

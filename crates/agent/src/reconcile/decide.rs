@@ -113,15 +113,12 @@ impl Ground<'_> {
         }
     }
 
-    /// Whether it was made from the history that the list is of, for this region.
-    pub(crate) fn is_of_this_history(&self, stamp: &Stamp) -> bool {
-        stamp.history == Some(self.listed_at.history) && stamp.region.as_ref() == Some(&self.here.region)
-    }
-
     /// Whether what the list does not name was applied from this very history, region and shard, so long ago that its
     /// tombstone may have been pruned. Nothing else explains that it is neither listed nor tombstoned.
     fn is_pruned(&self, stamp: &Stamp) -> bool {
-        self.is_of_this_history(stamp) && stamp.version.is_some_and(|applied| applied < self.listed_at.floor)
+        stamp.history == Some(self.listed_at.history)
+            && stamp.region.as_ref() == Some(&self.here.region)
+            && stamp.version.is_some_and(|applied| applied < self.listed_at.floor)
     }
 }
 

@@ -26,9 +26,6 @@ use crate::{
 /// again, should its end not be seen.
 const BLOCKED_FOR: Duration = Duration::from_secs(5);
 
-/// Stands in the queue for what is shared by things of which nothing is left, not even a tombstone.
-pub(super) const NOBODY: &str = "nobody";
-
 impl<K: Kind, C: Cluster> Loop<K, C> {
     /// Starts the verb for one thing, with what is known of it now.
     pub(super) fn act(&mut self, key: Key) -> Option<Acting> {
@@ -53,9 +50,6 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
         let standing = reader.get(key);
         let version = standing.map_or(Version::ZERO, Standing::version);
         let objects = actor.cache.of_key(K::KIND, key);
-        if key.as_str() == NOBODY {
-            return (version, self.plan_shared(true, Some(ground)));
-        }
         let plan = match decide(standing, &objects, ground) {
             Decision::Make { desired, version } => self.plan_make(key, &desired, version),
             Decision::Park { problems, .. } => Plan::Park(Failure::from(&*problems)),
@@ -64,7 +58,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
             Decision::Leave { orphans: 0 }
                 if matches!(standing, Some(Standing::Gone { .. })) || self.guard.has_let_go(key) =>
             {
-                self.plan_shared(objects.is_empty(), None)
+                self.plan_shared(objects.is_empty())
             }
             Decision::DeleteAbsent { .. } | Decision::Leave { .. } => Plan::Nothing,
         };
@@ -96,9 +90,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
     }
 
     /// What only this thing needed of what others of its environment could have shared goes after it.
-    ///
-    /// If nobody is left who could say whose it was, it must say so itself: it was made from the history of this list.
-    fn plan_shared(&self, is_all_gone: bool, ground: Option<Ground<'_>>) -> Plan {
+    fn plan_shared(&self, is_all_gone: bool) -> Plan {
         let shared = self.around.actor.cache.shared(K::KIND);
         if !is_all_gone || shared.is_empty() {
             return Plan::Nothing;
@@ -121,11 +113,9 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
         let shard = &self.around.actor.term.here().shard;
         let is_left = |live: &Arc<Live>| {
             let owner = live.owner.as_ref();
-            let is_proven = ground.is_none_or(|ground| ground.is_of_this_history(&live.stamp));
-            is_proven
-                && owner.is_some_and(|owner| {
-                    owner.shard.as_ref() == Some(shard) && !used.contains(&owner.belonging.environment)
-                })
+            owner.is_some_and(|owner| {
+                owner.shard.as_ref() == Some(shard) && !used.contains(&owner.belonging.environment)
+            })
         };
         let left: Vec<Arc<Live>> = shared.into_iter().filter(is_left).collect();
         if left.is_empty() { Plan::Nothing } else { Plan::Unmake(left) }
@@ -221,9 +211,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
         let delay = self.applies.failed(&key, failure.retry_after);
         let Failure { reason, message, .. } = failure;
         tracing::warn!(kind = %K::KIND, %key, %version, %reason, message, ?delay, "it cannot be applied");
-        if key.as_str() != NOBODY {
-            self.is_told(key, version, reason, &message);
-        }
+        self.is_told(key, version, reason, &message);
     }
 
     fn is_told(&mut self, key: Key, version: Version, reason: ApplyReason, message: &str) {

@@ -8,7 +8,7 @@ use super::{
 };
 
 /// What is said about an object that nobody sets.
-const GIVEN: [&str; 9] = [
+pub(super) const GIVEN: [&str; 9] = [
     "name",
     "namespace",
     "uid",

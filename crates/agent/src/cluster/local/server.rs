@@ -15,7 +15,7 @@ pub use self::edit::Edit;
 use super::{
     check::{Refusal, check},
     defaults,
-    managed::{Contested, Managers},
+    managed::{Contested, GIVEN, Managers},
     objects::{Objects, is_deleting, uid},
     schema::{self, Misread},
 };
@@ -296,19 +296,8 @@ fn check_identity(object: &Ref, body: &Value) -> Result<(), Error> {
 
 /// What only the API server says of an object stays as it was; how it is, its controller says elsewhere.
 fn keep_given(before: Option<&Value>, value: &mut Value) {
-    let given = [
-        "uid",
-        "resourceVersion",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "generation",
-        "managedFields",
-        "name",
-        "namespace",
-    ];
     let Some(before) = before else { return };
-    for name in given {
+    for name in GIVEN {
         restore(&mut value["metadata"], name, &before["metadata"][name]);
     }
     restore(value, "status", &before["status"]);
