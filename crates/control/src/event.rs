@@ -1,16 +1,18 @@
 //! Events of the control plane's own making: ids from a draft, so that a write made again says the same.
 
+mod deploy;
+
 use model::{
     cluster::{ApplyError, Epoch, HeldBack, ListHash},
     event::{Event, EventKind, Field, Subject},
-    id::{ChangeId, EventId},
+    id::{ChangeId, DeploymentId, EventId, NetworkPolicyId, RolloutId, SentinelId, WorkflowId},
     kind::Kind,
     name::{Line, Placement},
     time::Millis,
     token::Token,
 };
 use runtime::{clock::Clock, random::Random};
-use store::{ApplyReport, ApplySubject};
+use store::{ApplyReport, ApplySubject, Cause};
 
 /// Makes drafts.
 #[derive(Clone)]
@@ -47,6 +49,39 @@ impl Draft {
 
     pub fn at(&self) -> Millis {
         self.at
+    }
+
+    /// What rows that follow from it are put down to.
+    pub fn cause(&self) -> Cause {
+        Cause { change: Some(self.change), at: self.at }
+    }
+
+    /// The id of a deployment that may come to be with it.
+    pub fn deployment(&self) -> DeploymentId {
+        DeploymentId::from_u128(self.id.as_u128())
+    }
+
+    /// The id of a workflow that may come to be with it.
+    pub fn workflow(&self) -> WorkflowId {
+        WorkflowId::from_u128(self.id.as_u128())
+    }
+
+    pub fn sentinel(&self) -> SentinelId {
+        SentinelId::from_u128(self.id.as_u128())
+    }
+
+    pub fn network_policy(&self) -> NetworkPolicyId {
+        NetworkPolicyId::from_u128(self.id.as_u128())
+    }
+
+    pub fn rollout(&self) -> RolloutId {
+        RolloutId::from_u128(self.id.as_u128())
+    }
+
+    /// The same at the same time, as a part of another change.
+    #[must_use]
+    pub fn of_change(&self, change: ChangeId) -> Draft {
+        Draft { change, ..*self }
     }
 
     /// The draft of another event of the same change.

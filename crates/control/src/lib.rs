@@ -10,6 +10,7 @@
 
 pub mod auth;
 pub mod config;
+pub mod deploy;
 pub mod event;
 pub mod files;
 mod janitor;
@@ -18,6 +19,7 @@ pub mod metrics;
 pub mod rpc;
 pub mod seed;
 pub mod tokens;
+pub mod workflow;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 

@@ -25,5 +25,6 @@ pub mod token;
 pub mod topology;
 pub mod traffic;
 pub mod watch;
+pub mod workflow;
 
 mod choice;

@@ -100,12 +100,7 @@ struct StoredHeldBack {
 impl Store {
     /// Every region there is.
     pub async fn regions(&self) -> Result<Vec<Region>> {
-        let decode = |row: &Row| {
-            let mut cells = row.cells();
-            let key = RegionKey { platform: cells.parse()?, name: cells.parse()? };
-            Ok(Region { key, can_schedule: cells.take()? })
-        };
-        self.read(LIST_REGIONS, vec![]).await?.iter().map(decode).collect()
+        self.read(LIST_REGIONS, vec![]).await?.iter().map(decode_region).collect()
     }
 
     pub async fn cluster(&self, placement: &Placement) -> Result<Cluster> {
@@ -130,6 +125,16 @@ impl Write {
         let mut row: Vec<Value> = placement_cells(placement).into();
         row.extend([false.into(), Value::Null, cause.change_cell()]);
         self.put(&TABLE, row).await
+    }
+
+    /// Every region there is, as it is in this write.
+    pub async fn regions(&mut self) -> Result<Vec<Region>> {
+        self.run(LIST_REGIONS, vec![]).await?.iter().map(decode_region).collect()
+    }
+
+    /// Every cluster there is, as it is in this write.
+    pub async fn clusters(&mut self) -> Result<Vec<Cluster>> {
+        self.run(LIST, vec![]).await?.iter().map(decode).collect()
     }
 
     /// Says whether new things may be placed in a cluster, as far as we are concerned.
@@ -168,6 +173,12 @@ impl Write {
         let row = (key, vec![encode_held_back(&cluster.held_back), cause.change_cell()]);
         Ok(self.patch_all(&TABLE, &HELD_BACK, vec![row]).await?.contains(&true))
     }
+}
+
+fn decode_region(row: &Row) -> Result<Region> {
+    let mut cells = row.cells();
+    let key = RegionKey { platform: cells.parse()?, name: cells.parse()? };
+    Ok(Region { key, can_schedule: cells.take()? })
 }
 
 fn decode(row: &Row) -> Result<Cluster> {

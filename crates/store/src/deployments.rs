@@ -69,6 +69,14 @@ static LIST: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
+static LIVING: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT {} FROM deployments WHERE environment_id = $1 \
+         AND status NOT IN ('failed', 'cancelled', 'superseded', 'stopped') ORDER BY id DESC",
+        TABLE.list("")
+    )
+});
+
 static PROGRESS: LazyLock<Patch> =
     LazyLock::new(|| TABLE.patch(0, &["status", "desired_state", "reason"], &["updated_at"]));
 
@@ -141,6 +149,35 @@ impl Write {
     /// The deployment as it is and stays until the commit.
     pub async fn lock_deployment(&mut self, id: DeploymentId) -> Result<(Deployment, Progress)> {
         one(&self.lock([LOCK, &GET], vec![text(&id)]).await?, &id, decode_both)
+    }
+
+    /// The deployment as it is in this write; another may change it before the commit.
+    pub async fn deployment(&mut self, id: DeploymentId) -> Result<(Deployment, Progress)> {
+        one(&self.run(&GET, vec![text(&id)]).await?, &id, decode_both)
+    }
+
+    /// The deployments of an environment as they are in this write, newest first.
+    pub async fn deployments(
+        &mut self,
+        environment: EnvironmentId,
+        before: Option<DeploymentId>,
+        limit: u32,
+    ) -> Result<Vec<(Deployment, Progress)>> {
+        let params = vec![text(&environment), after_cell(before), limit.into()];
+        self.run(&LIST, params).await?.iter().map(decode_both).collect()
+    }
+
+    /// Those of an environment that are not over and have something running or about to.
+    pub async fn living_deployments(
+        &mut self,
+        environment: EnvironmentId,
+    ) -> Result<Vec<(Deployment, Progress)>> {
+        self.run(&LIVING, vec![text(&environment)]).await?.iter().map(decode_both).collect()
+    }
+
+    /// What a deployment's workflow has done, as it is in this write.
+    pub async fn steps_of(&mut self, id: DeploymentId) -> Result<Vec<Step>> {
+        self.run(STEPS_OF, vec![text(&id)]).await?.iter().map(decode_step).collect()
     }
 
     /// Says how far a deployment has come, also to the sentinels of every place it is in.

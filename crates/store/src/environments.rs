@@ -77,6 +77,8 @@ const LIST: &str = "
   WHERE e.app_id = $1 AND e.id > $2 AND NOT e.gone ORDER BY e.id LIMIT $3";
 const LOCK: &str = "UPDATE environments SET revision = revision WHERE id = $1";
 const BUMP: &str = "UPDATE environments SET revision = revision + 1 WHERE id = $1";
+const PINNED: &str = "SELECT pinned FROM environments WHERE id = $1 AND NOT gone";
+const PIN: &str = "UPDATE environments SET pinned = $2 WHERE id = $1";
 const GET_POLICIES: &str = "SELECT policies FROM environments WHERE id = $1 AND NOT gone";
 
 impl Store {
@@ -121,6 +123,31 @@ impl Write {
     /// The environment as it is and stays until the commit.
     pub async fn lock_environment(&mut self, id: EnvironmentId) -> Result<Stored<Environment>> {
         one(&self.lock([LOCK, GET], vec![text(&id)]).await?, &id, decode)
+    }
+
+    /// The environment as it is in this write; another may change it before the commit.
+    pub async fn environment(&mut self, id: EnvironmentId) -> Result<Stored<Environment>> {
+        one(&self.run(GET, vec![text(&id)]).await?, &id, decode)
+    }
+
+    /// The environments of an app as they are in this write.
+    pub async fn environments(
+        &mut self,
+        app: AppId,
+        after: Option<EnvironmentId>,
+        limit: u32,
+    ) -> Result<Vec<Stored<Environment>>> {
+        let params = vec![text(&app), after_cell(after), limit.into()];
+        self.run(LIST, params).await?.iter().map(decode).collect()
+    }
+
+    /// Whether what is live was chosen by somebody, so that nothing newer takes its place by itself.
+    pub async fn is_pinned(&mut self, id: EnvironmentId) -> Result<bool> {
+        one(&self.run(PINNED, vec![text(&id)]).await?, &id, |row| row.get(0))
+    }
+
+    pub async fn set_pinned(&mut self, id: EnvironmentId, pinned: bool) -> Result<()> {
+        self.run(PIN, vec![text(&id), pinned.into()]).await.map(drop)
     }
 
     /// Sets the policies: the text of a JSON list, which its sentinels are sent as it is.

@@ -34,7 +34,9 @@ mod tail;
 mod tokens;
 mod topology;
 mod traffic;
+mod usage;
 mod value;
+mod workflows;
 mod write;
 
 use std::sync::Arc;
@@ -59,6 +61,7 @@ pub use self::{
     tail::{Image, Subscription, Tail},
     traffic::TrafficReport,
     value::{Row, Value},
+    workflows::{OpenWorkflow, Workflow, WorkflowClaim},
     write::{Commit, Stamped, Write},
 };
 use crate::backend::Backend;

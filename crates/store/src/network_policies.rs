@@ -2,7 +2,12 @@
 
 use std::sync::{Arc, LazyLock};
 
-use model::{cluster::ApplyError, id::NetworkPolicyId, name::Placement, network_policy::NetworkPolicy};
+use model::{
+    cluster::ApplyError,
+    id::{DeploymentId, NetworkPolicyId},
+    name::Placement,
+    network_policy::NetworkPolicy,
+};
 
 use crate::{
     Cause, Result, Row, Store, Value, Write,
@@ -60,6 +65,10 @@ const LIST: &str = "
   FROM cilium_network_policies
   WHERE platform = $1 AND region = $2 AND shard = $3 AND id > $4 AND NOT gone ORDER BY id LIMIT $5";
 
+const OF_DEPLOYMENT: &str = "
+  SELECT id, platform, region, shard, k8s_namespace, k8s_name, deployment_id, policy FROM cilium_network_policies
+  WHERE deployment_id = $1 AND NOT gone ORDER BY id";
+
 impl Store {
     /// A policy, and why it cannot be applied, if it cannot.
     pub async fn network_policy(&self, id: NetworkPolicyId) -> Result<(NetworkPolicy, Option<ApplyError>)> {
@@ -95,6 +104,12 @@ impl Write {
             Value::Null,
         ]);
         self.put(&TABLE, row).await
+    }
+
+    /// The policies of a deployment that are there, in all its places.
+    pub async fn network_policies_of(&mut self, deployment: DeploymentId) -> Result<Vec<NetworkPolicy>> {
+        let rows = self.run(OF_DEPLOYMENT, vec![text(&deployment)]).await?;
+        rows.iter().map(|row| decode(&mut row.cells())).collect()
     }
 
     /// Takes a policy away: a tombstone now, and no row once that is pruned.

@@ -199,6 +199,30 @@ impl Write {
         one(&self.lock([LOCK_APP, GET_APP], vec![text(&id)]).await?, &id, decode_app)
     }
 
+    /// The workspace as it is in this write; another may change it before the commit.
+    pub async fn workspace(&mut self, id: WorkspaceId) -> Result<Stored<Workspace>> {
+        one(&self.run(GET_WORKSPACE, vec![text(&id)]).await?, &id, decode_workspace)
+    }
+
+    pub async fn project(&mut self, id: ProjectId) -> Result<Stored<Project>> {
+        one(&self.run(GET_PROJECT, vec![text(&id)]).await?, &id, decode_project)
+    }
+
+    pub async fn app(&mut self, id: AppId) -> Result<Stored<App>> {
+        one(&self.run(GET_APP, vec![text(&id)]).await?, &id, decode_app)
+    }
+
+    /// The apps of a project as they are in this write.
+    pub async fn apps(
+        &mut self,
+        project: ProjectId,
+        after: Option<AppId>,
+        limit: u32,
+    ) -> Result<Vec<Stored<App>>> {
+        let params = vec![text(&project), after_cell(after), limit.into()];
+        self.run(LIST_APPS, params).await?.iter().map(decode_app).collect()
+    }
+
     /// A put that gives the row its next revision if it changed anything.
     pub(crate) async fn put_tree(
         &mut self,

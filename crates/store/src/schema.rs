@@ -2,11 +2,15 @@
 
 use crate::{Error, Result, backend::Migration};
 
-pub(crate) const SQLITE: &[Migration] =
-    &[Migration { version: 1, name: "ground", sql: include_str!("../migrations/sqlite/0001_ground.sql") }];
+pub(crate) const SQLITE: &[Migration] = &[
+    Migration { version: 1, name: "ground", sql: include_str!("../migrations/sqlite/0001_ground.sql") },
+    Migration { version: 2, name: "workflow", sql: include_str!("../migrations/sqlite/0002_workflow.sql") },
+];
 
-pub(crate) const POSTGRES: &[Migration] =
-    &[Migration { version: 1, name: "ground", sql: include_str!("../migrations/postgres/0001_ground.sql") }];
+pub(crate) const POSTGRES: &[Migration] = &[
+    Migration { version: 1, name: "ground", sql: include_str!("../migrations/postgres/0001_ground.sql") },
+    Migration { version: 2, name: "workflow", sql: include_str!("../migrations/postgres/0002_workflow.sql") },
+];
 
 pub(crate) const CREATE: &str = "
   CREATE TABLE IF NOT EXISTS schema_migrations (

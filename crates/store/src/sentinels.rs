@@ -143,6 +143,17 @@ impl Write {
         Ok(removed.contains(&true))
     }
 
+    /// The sentinels of an environment as they are in this write.
+    pub async fn sentinels(
+        &mut self,
+        environment: EnvironmentId,
+        after: Option<SentinelId>,
+        limit: u32,
+    ) -> Result<Vec<(Sentinel, Observed)>> {
+        let params = vec![text(&environment), after_cell(after), limit.into()];
+        self.run(&LIST, params).await?.iter().map(decode_both).collect()
+    }
+
     /// The sentinel as it is and stays until the commit.
     pub async fn lock_sentinel(&mut self, id: SentinelId) -> Result<(Sentinel, Observed)> {
         one(&self.lock([LOCK, &GET], vec![text(&id)]).await?, &id, decode_both)

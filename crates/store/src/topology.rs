@@ -15,7 +15,7 @@ use model::{
 };
 
 use crate::{
-    Cause, Error, Result, Row, Value, Write, deployments,
+    Cause, Error, Result, Row, Store, Value, Write, deployments,
     feed::{self, GRAVE, Grave, Item, Routing, State, Stream, Topic},
     instances,
     place::{self, placement_cells},
@@ -83,7 +83,28 @@ const PLACES: &str = "
   SELECT platform, region, shard FROM deployment_topology WHERE deployment_id = $1
   ORDER BY platform, region, shard";
 
+const OF: &str = "
+  SELECT deployment_id, platform, region, shard, k8s_namespace, desired_status, replicas_min, replicas_max, cpu_threshold,
+    memory_threshold
+  FROM deployment_topology WHERE deployment_id = $1 AND NOT removed ORDER BY platform, region, shard";
+
+impl Store {
+    /// Where a deployment runs or is stopped.
+    pub async fn topology_of(&self, id: DeploymentId) -> Result<Vec<Topology>> {
+        self.read(OF, vec![text(&id)]).await?.iter().map(decode_row).collect()
+    }
+}
+
 impl Write {
+    /// Where a deployment runs or is stopped, as it is in this write and in the order of places.
+    pub async fn topology_of(&mut self, id: DeploymentId) -> Result<Vec<Topology>> {
+        let mut rows: Vec<Topology> =
+            self.run(OF, vec![text(&id)]).await?.iter().map(decode_row).collect::<Result<_>>()?;
+        // In our own order, whatever the database's is.
+        rows.sort_by(|one, other| one.placement.cmp(&other.placement));
+        Ok(rows)
+    }
+
     /// Says that a deployment runs (or is stopped) in a place, so many times.
     pub async fn put_topology(
         &mut self,
@@ -186,6 +207,17 @@ fn decode_desired(replies: &[Vec<Row>]) -> Result<Vec<Item>> {
         Ok(feed::item(topic, &id, feed::at(&mut cells)?, State::Deployment(Arc::new(workload))))
     };
     replies[0].iter().map(item).collect()
+}
+
+fn decode_row(row: &Row) -> Result<Topology> {
+    let mut cells = row.cells();
+    Ok(Topology {
+        deployment: cells.parse()?,
+        placement: place::decode(&mut cells)?,
+        namespace: cells.parse()?,
+        desired: cells.parse()?,
+        scaling: decode_scaling(&mut cells)?,
+    })
 }
 
 fn decode_scaling(cells: &mut Cells<'_>) -> Result<Scaling> {

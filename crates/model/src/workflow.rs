@@ -1,0 +1,80 @@
+//! What the control plane does by itself, over many commits: the kinds of workflow, and the names of their commits.
+
+use crate::choice::choice;
+
+choice! {
+    /// What a workflow does. Its subject is an id, of the noun that each kind names.
+    "a kind of workflow" WorkflowKind {
+        /// Brings a deployment from its request to where it answers; also one that was stopped.
+        Deploy = "deploy",
+        /// Moves an environment's live routes to a deployment that somebody chose. Its subject is the environment.
+        Switch = "switch",
+        /// Stops a deployment that was replaced, after its grace and place by place.
+        Retire = "retire",
+        /// Removes an environment, an app or a project with all that is in it.
+        Delete = "delete",
+        /// Brings a new image or size to every sentinel, one at a time.
+        Rollout = "rollout",
+    }
+}
+
+choice! {
+    /// Every commit that a workflow makes: a test can stop one before and after each of them.
+    "a workflow's commit" WorkflowCommit {
+        /// The regions are settled, and the deployment is about to be placed.
+        Started = "started",
+        /// One place has its topology row, its sentinel and its network policy.
+        Placed = "placed",
+        /// Every place has: from here on it waits for instances.
+        PlacedAll = "placed_all",
+        /// Something is noted of what it waits for.
+        Waited = "waited",
+        /// Enough runs: traffic may move.
+        Healthy = "healthy",
+        /// Every route has moved at once.
+        Switched = "switched",
+        /// A canary has its first or its next share.
+        Weighed = "weighed",
+        /// A canary was looked at and keeps its share.
+        Judged = "judged",
+        /// A canary lost its share again.
+        Unweighed = "unweighed",
+        /// What was replaced is handed to workflows of its own, and the deployment is ready.
+        Finalized = "finalized",
+        Failed = "failed",
+        Superseded = "superseded",
+        /// What a cancelled deployment had was taken away.
+        Cancelled = "cancelled",
+        /// Somebody's choice of what is live waits for a deployment that was stopped.
+        Restarted = "restarted",
+        /// Somebody's choice is what is live.
+        Chosen = "chosen",
+        /// Somebody's choice cannot be, or another was made since.
+        Dropped = "dropped",
+        /// A deployment that was replaced is stopped in one place, or in more.
+        Retired = "retired",
+        /// Routes are off, and what ran is told to go.
+        Emptied = "emptied",
+        /// An environment has nothing left and is removed.
+        Removed = "removed",
+        /// One sentinel has the new image or size.
+        Rolled = "rolled",
+        /// A rollout goes on, or is over.
+        RolledOn = "rolled_on",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_and_every_commit_reads_back() {
+        for kind in WorkflowKind::ALL {
+            assert_eq!(kind.as_str().parse(), Ok(*kind));
+        }
+        for commit in WorkflowCommit::ALL {
+            assert_eq!(commit.as_str().parse(), Ok(*commit));
+        }
+    }
+}
