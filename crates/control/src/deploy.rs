@@ -206,8 +206,12 @@ async fn places(
     regions: &Regions,
     scaling: &Scaling,
 ) -> Result<Vec<Place>, Refused> {
-    let existing: Vec<Placement> =
-        write.sentinels(environment.id, None, u32::MAX).await?.into_iter().map(|(own, _)| own.placement).collect();
+    let existing: Vec<Placement> = write
+        .sentinels(environment.id, None, u32::MAX)
+        .await?
+        .into_iter()
+        .map(|(own, _)| own.placement)
+        .collect();
     let (known, clusters) = (write.regions().await?, write.clusters().await?);
     let resolved = resolve(regions, &existing, &known, &clusters).map_err(Refused::Invalid)?;
     Ok(resolved.into_iter().map(|placement| Place { placement, scaling: *scaling }).collect())
@@ -250,7 +254,11 @@ async fn snapshot(
 
 /// Whether the workspace may use this much more. Its lock is held, and what was asked for before and has no row yet
 /// counts as if it had.
-pub(crate) async fn check_quota(write: &mut Write, workspace: &Workspace, more: Usage) -> Result<(), Refused> {
+pub(crate) async fn check_quota(
+    write: &mut Write,
+    workspace: &Workspace,
+    more: Usage,
+) -> Result<(), Refused> {
     let mut usage = write.usage(workspace.id).await?.and(more);
     for text in write.deploys_not_placed(workspace.id).await? {
         let waiting: Deploy = state::decode(&text)?;

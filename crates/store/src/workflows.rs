@@ -85,11 +85,7 @@ const PRUNE: &str = "
 
 impl Store {
     /// Workflows that are not over, in the order of their ids, after this one.
-    pub async fn open_workflows(
-        &self,
-        after: Option<WorkflowId>,
-        limit: u32,
-    ) -> Result<Vec<OpenWorkflow>> {
+    pub async fn open_workflows(&self, after: Option<WorkflowId>, limit: u32) -> Result<Vec<OpenWorkflow>> {
         let params = vec![crate::projects::after_cell(after), limit.into()];
         let open = |row: &Row| {
             let mut cells = row.cells();

@@ -60,9 +60,8 @@ pub async fn rollback(
 
 /// The route that says what is live, if this deployment has some of it: the live one, else the environment's own.
 fn leading(routes: &[Route], id: DeploymentId) -> Option<&Route> {
-    let has_some = |route: &&Route| {
-        route.targets.iter().any(|target| target.deployment == id && target.weight > 0)
-    };
+    let has_some =
+        |route: &&Route| route.targets.iter().any(|target| target.deployment == id && target.weight > 0);
     [Follows::Live, Follows::Environment]
         .into_iter()
         .find_map(|follows| routes.iter().find(|route| route.follows == follows))
@@ -100,6 +99,8 @@ async fn choose(
     };
     begin(write, draft, WorkflowKind::Switch, &target.environment, "switch", &state).await?;
     let message = if pins { "to be live again, by a rollback" } else { "to be live, by a promotion" };
-    write.put_event(&draft.deployment_step(target, model::deployment::StepKind::Network, Some(message))).await?;
+    write
+        .put_event(&draft.deployment_step(target, model::deployment::StepKind::Network, Some(message)))
+        .await?;
     Ok(())
 }

@@ -135,7 +135,11 @@ pub async fn scale(
     if let Scale::Regions(regions) = scale {
         for region in regions.keys() {
             let is_there = rows.iter().any(|row| row.placement.region == *region);
-            problems.require(is_there, &format!("regions.{region}"), format!("{id} does not run in {region}"));
+            problems.require(
+                is_there,
+                &format!("regions.{region}"),
+                format!("{id} does not run in {region}"),
+            );
         }
     }
     problems.finish(()).map_err(Refused::Invalid)?;

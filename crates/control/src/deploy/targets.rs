@@ -99,7 +99,8 @@ mod tests {
             ("aws/new:default", Reachability::NeverSeen),
             ("aws/full:default", Reachability::Reachable),
         ];
-        let regions = ["one", "two", "many", "away", "new", "full"].map(|name| region(&format!("aws/{name}")));
+        let regions =
+            ["one", "two", "many", "away", "new", "full"].map(|name| region(&format!("aws/{name}")));
         (regions.into(), clusters.map(|(placement, seen)| cluster(placement, seen)).into())
     }
 

@@ -27,7 +27,8 @@ impl Draft {
 
     /// A step was begun, or something is to be known of the one that is under way.
     pub fn deployment_step(&self, deployment: &Deployment, step: StepKind, message: Option<&str>) -> Event {
-        let event = self.of_deployment(EventKind::DeploymentStep, deployment).with(Field::Step, step.as_str());
+        let event =
+            self.of_deployment(EventKind::DeploymentStep, deployment).with(Field::Step, step.as_str());
         match message {
             Some(message) => event.with(Field::Message, message),
             None => event,
@@ -106,7 +107,8 @@ impl Draft {
     }
 
     pub fn instance_failed(&self, of: Subject, instance: &Instance) -> Event {
-        let mut event = self.of(EventKind::InstanceFailed, of).with(Field::Instance, instance.k8s_name.as_str());
+        let mut event =
+            self.of(EventKind::InstanceFailed, of).with(Field::Instance, instance.k8s_name.as_str());
         if let Some(reason) = &instance.reason {
             event = event.with(Field::Reason, reason.as_str());
         }

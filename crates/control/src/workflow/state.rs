@@ -192,7 +192,10 @@ mod texts {
 
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    pub(super) fn serialize<T: Display, S: Serializer>(nouns: &[T], serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<T: Display, S: Serializer>(
+        nouns: &[T],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(nouns.iter().map(ToString::to_string))
     }
 
