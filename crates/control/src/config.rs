@@ -1,5 +1,6 @@
 //! The settings of the control plane, with what they are when nobody says otherwise.
 
+mod deploy;
 #[cfg(test)]
 mod tests;
 
@@ -11,6 +12,8 @@ use runtime::{
     telemetry::LogFormat,
 };
 use serde::{Deserialize, Serialize};
+
+pub use self::deploy::DeployConfig;
 
 /// Everything that can be set, by file or by `KRANE_CONTROL__…`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -36,6 +39,7 @@ pub struct ControlConfig {
     pub stream: StreamConfig,
     pub limits: LimitsConfig,
     pub retention: RetentionConfig,
+    pub deploy: DeployConfig,
     pub log: LogConfig,
 }
 
@@ -133,6 +137,15 @@ pub struct RetentionConfig {
     pub tombstones: Duration,
     #[serde(with = "runtime::config::duration")]
     pub traffic: Duration,
+    /// What happened; the newest 10,000 are always there for those who follow.
+    #[serde(with = "runtime::config::duration")]
+    pub events: Duration,
+    /// Workflows that are over.
+    #[serde(with = "runtime::config::duration")]
+    pub workflows: Duration,
+    /// Tokens that are expired or revoked.
+    #[serde(with = "runtime::config::duration")]
+    pub tokens: Duration,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -156,6 +169,7 @@ impl Default for ControlConfig {
             stream: StreamConfig::default(),
             limits: LimitsConfig::default(),
             retention: RetentionConfig::default(),
+            deploy: DeployConfig::default(),
             log: LogConfig::default(),
             minimum_version: "0.1.0".to_owned(),
             drain: Duration::from_secs(10),
@@ -208,7 +222,13 @@ impl Default for LimitsConfig {
 
 impl Default for RetentionConfig {
     fn default() -> Self {
-        Self { tombstones: Duration::from_hours(24), traffic: Duration::from_hours(1) }
+        Self {
+            tombstones: Duration::from_hours(24),
+            traffic: Duration::from_hours(1),
+            events: Duration::from_hours(30 * 24),
+            workflows: Duration::from_hours(7 * 24),
+            tokens: Duration::from_hours(30 * 24),
+        }
     }
 }
 
@@ -238,6 +258,7 @@ impl Validate for ControlConfig {
         problems.within("stream", &self.stream);
         problems.within("limits", &self.limits);
         problems.within("retention", &self.retention);
+        problems.within("deploy", &self.deploy);
         if let Err(error) = self.minimum_version.parse::<Line>() {
             problems.add("minimum_version", error.to_string());
         }
@@ -319,6 +340,9 @@ impl Validate for RetentionConfig {
     fn validate(&self, problems: &mut Problems) {
         not_zero(problems, "tombstones", self.tombstones);
         not_zero(problems, "traffic", self.traffic);
+        not_zero(problems, "events", self.events);
+        not_zero(problems, "workflows", self.workflows);
+        not_zero(problems, "tokens", self.tokens);
     }
 }
 

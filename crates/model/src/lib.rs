@@ -4,6 +4,7 @@
 //! outside is parsed into one at the edge, and all problems of an input are reported together
 //! ([`invalid`]).
 
+pub mod canary;
 pub mod cluster;
 pub mod deployment;
 pub mod environment;
