@@ -119,6 +119,11 @@ pub struct LimitsConfig {
     /// How many streams one token may open in a minute, and how many at once.
     pub opens_per_minute: u32,
     pub opens_burst: u32,
+    /// Bytes of the body of one request of the API.
+    pub body: ByteSize,
+    /// How many requests of the API one token may make in a minute, and how many at once.
+    pub requests_per_minute: u32,
+    pub requests_burst: u32,
     /// Reports that wait to be written; more are refused until there is room.
     pub reports_queued: usize,
     /// Reports that are written in one transaction.
@@ -213,6 +218,9 @@ impl Default for LimitsConfig {
             streams_max: 256,
             opens_per_minute: 600,
             opens_burst: 100,
+            body: ByteSize::mib(1),
+            requests_per_minute: 6000,
+            requests_burst: 500,
             reports_queued: 10_000,
             reports_batch: 500,
             call: Duration::from_secs(10),
@@ -330,6 +338,11 @@ impl Validate for LimitsConfig {
         at_least_one(problems, "streams_max", self.streams_max as usize);
         at_least_one(problems, "opens_per_minute", self.opens_per_minute as usize);
         at_least_one(problems, "opens_burst", self.opens_burst as usize);
+        if self.body < ByteSize::kib(64) {
+            problems.add("body", "must be 64KiB or more: a document may be as large");
+        }
+        at_least_one(problems, "requests_per_minute", self.requests_per_minute as usize);
+        at_least_one(problems, "requests_burst", self.requests_burst as usize);
         at_least_one(problems, "reports_queued", self.reports_queued);
         at_least_one(problems, "reports_batch", self.reports_batch);
         not_zero(problems, "call", self.call);

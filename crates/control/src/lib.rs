@@ -4,8 +4,9 @@
 //! ```text
 //! open: store, tail, keys ─▶ bind: the port ─▶ run: until the tasks stop, then drain
 //!
-//!   request ─▶ auth ─▶ rpc ─┬─▶ streams, out of the tail's image
-//!                           └─▶ reports, heartbeats ─▶ store ─▶ tail
+//!   request ─▶ auth ─┬─▶ rpc ─┬─▶ streams, out of the tail's image
+//!                    │        └─▶ reports, heartbeats ─▶ store ─▶ tail
+//!                    └─▶ rest ──▶ what users ask for, and change
 //! ```
 
 pub mod auth;
@@ -16,6 +17,7 @@ pub mod files;
 mod janitor;
 pub mod keys;
 pub mod metrics;
+pub mod rest;
 pub mod rpc;
 pub mod seed;
 pub mod tokens;
@@ -44,6 +46,7 @@ use self::{
     files::FileError,
     keys::KeyError,
     metrics::ControlMetrics,
+    rest::Rest,
     rpc::{Shared, cluster::Cluster, heartbeat::Hearts, report::Reports, routing::Routing, watch::Streams},
     tokens::{TokenError, Tokens},
 };
@@ -188,7 +191,7 @@ impl Control {
         let rpc = ConnectRpcService::new(router)
             .with_limits(message_limits(&self.config.limits))
             .with_compression_policy(CompressionPolicy::default().with_min_size(COMPRESSED_FROM));
-        let router = axum::Router::new().fallback_service(rpc);
+        let router = rest::router(Rest::new(&self.shared, &self.parts.random)).fallback_service(rpc);
         // Around everything: what is added to the router later is behind it too.
         Authenticate::new(self.shared.gate.clone()).guard(router)
     }

@@ -67,9 +67,14 @@ async fn nobody_is_let_in_by_default() {
             assert_eq!(denied, "permission_denied", "{path} is not an agent's");
         }
     }
-    for path in ["/", "/v1/workspaces", "/ctrl.v1.ClusterService/Nothing"] {
+    for path in ["/", "/ctrl.v1.ClusterService/Nothing"] {
         let denied = plane.code(path, Some(agent.bearer.reveal()), &here()).await;
         assert_eq!(denied, "permission_denied", "{path} is nobody's");
+    }
+    for path in ["/v1", "/v1/", "/v1/workspaces", "/v1/nothing"] {
+        assert_eq!(plane.code(path, None, "{}").await, "unauthenticated", "{path} without a token");
+        let denied = plane.code(path, Some(agent.bearer.reveal()), "{}").await;
+        assert_eq!(denied, "forbidden", "{path} is no agent's");
     }
     plane.end().await;
 }

@@ -1,5 +1,7 @@
 //! Deployments: written once, but for how far their workflow has come.
 
+mod lists;
+
 use std::sync::LazyLock;
 
 use model::{
@@ -12,6 +14,7 @@ use model::{
 };
 use serde::{Deserialize, Serialize};
 
+pub use self::lists::{DeploymentFilter, Placed};
 use crate::{
     Result, Row, Store, Value, Write, json,
     projects::{after_cell, one},

@@ -1,5 +1,6 @@
 //! Environments: settings that deployments start from, and the policies that sentinels are sent.
 
+mod lists;
 mod settings;
 
 use std::sync::{Arc, LazyLock};
@@ -10,6 +11,7 @@ use model::{
     time::Millis,
 };
 
+pub use self::lists::EnvironmentFilter;
 use crate::{
     Cause, Result, Row, Store, Write,
     feed::{self, EnvironmentPolicies, GRAVE, Item, State, Stream, Topic},

@@ -9,6 +9,7 @@
 //! order, and a read of one snapshot `after` a version misses nothing (`docs/watch.md`).
 
 mod apply_errors;
+mod audit;
 pub mod backend;
 mod clock;
 mod clusters;
@@ -17,11 +18,13 @@ mod environments;
 mod error;
 mod events;
 mod feed;
+mod idempotency;
 mod instances;
 mod inventory;
 mod json;
 mod keys;
 mod leases;
+mod listing;
 mod network_policies;
 mod place;
 mod projects;
@@ -45,11 +48,15 @@ use model::watch::{Cursor, Picture};
 
 pub use self::{
     apply_errors::{ApplyReport, ApplySubject, ApplyTaken, ApplyTurn},
+    audit::{Audit, AuditFilter},
     backend::{Config, Durability, Moment, PostgresConfig, SqliteConfig, Surroundings, Trouble, Wake},
+    deployments::{DeploymentFilter, Placed},
+    environments::EnvironmentFilter,
     error::{Error, Result},
     feed::{
         ClusterState, EnvironmentPolicies, Item, NetworkPolicyReport, Routing, SentinelReport, State, Topic,
     },
+    idempotency::{Once, OnceKey},
     instances::{Report, Reported},
     inventory::{Inventory, Names},
     keys::{KeyHash, Keyspace, StoredKey},

@@ -1,5 +1,7 @@
 //! The tree above environments: workspaces, projects and apps. Nobody watches these; each has a revision.
 
+mod lists;
+
 use std::sync::LazyLock;
 
 use model::{

@@ -220,7 +220,7 @@ fn decode_row(row: &Row) -> Result<Topology> {
     })
 }
 
-fn decode_scaling(cells: &mut Cells<'_>) -> Result<Scaling> {
+pub(crate) fn decode_scaling(cells: &mut Cells<'_>) -> Result<Scaling> {
     let (min, max) = (cells.number(Replicas::new)?, cells.number(Replicas::new)?);
     let (cpu, memory) = (cells.number_some(Threshold::new)?, cells.number_some(Threshold::new)?);
     if cpu.is_none() {

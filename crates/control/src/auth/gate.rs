@@ -15,15 +15,15 @@ use model::{
     token::{Scope, TokenHash},
     watch::Cursor,
 };
-use runtime::clock::Clock;
+use runtime::{clock::Clock, random::Random};
 use store::{Store, Surroundings, Tail, Topic};
 use tokio::time::Instant;
 use wire::auth::{Bearer as Presentation, CredentialKeys, Presented, SentinelToken};
 
 use super::{
-    Identity,
+    Identity, Shape,
     limit::{Bucket, Rate},
-    live::{Found, Live, Now, Standing},
+    live::{Found, Live, Now, Rates, Standing},
 };
 use crate::{config::LimitsConfig, metrics::AuthMetrics};
 
@@ -49,6 +49,7 @@ struct Inner {
     tail: Tail,
     keys: Arc<CredentialKeys>,
     clock: Clock,
+    random: Random,
     /// How long a call may take, and a stream to begin.
     call: Duration,
     metrics: AuthMetrics,
@@ -80,8 +81,12 @@ pub(super) enum Refusal {
     Ended,
     /// A good token of the wrong kind.
     Kind,
+    /// A user's token whose role or reach is not enough.
+    Role,
     /// Too many streams in too short a time.
     Opens,
+    /// Too many requests in too short a time.
+    Requests,
     /// The store could not be asked.
     Busy,
     /// There was no answer in time.
@@ -106,8 +111,11 @@ impl Gate {
         surroundings: &Surroundings,
         metrics: &AuthMetrics,
     ) -> Self {
-        let Surroundings { clock, tasks, .. } = surroundings;
-        let opens = Rate::new(limits.opens_per_minute, Duration::from_mins(1), limits.opens_burst);
+        let Surroundings { clock, random, tasks } = surroundings;
+        let rates = Rates {
+            opens: Rate::new(limits.opens_per_minute, Duration::from_mins(1), limits.opens_burst),
+            calls: Rate::new(limits.requests_per_minute, Duration::from_mins(1), limits.requests_burst),
+        };
         let lookups = Rate::new(LOOKUPS, Duration::from_secs(1), LOOKUPS);
         let bucket = Bucket::full(lookups, clock.instant());
         let gate = Self(Arc::new(Inner {
@@ -115,9 +123,10 @@ impl Gate {
             tail: tail.clone(),
             keys: keys.clone(),
             clock: clock.clone(),
+            random: random.clone(),
             call: limits.call,
             metrics: metrics.clone(),
-            live: RwLock::new(Live::new(opens)),
+            live: RwLock::new(Live::new(rates)),
             lookups: Mutex::new(Lookups { bucket, unknown: BTreeMap::new() }),
         }));
         // Twice: the first look says which places there are, the second looks into them.
@@ -139,16 +148,23 @@ impl Gate {
         self.read().knows(placement)
     }
 
-    /// Whom the headers' token stands for; `is_stream` counts against how many of those it may open.
-    pub(super) async fn identify(&self, headers: &HeaderMap, is_stream: bool) -> Result<Identity, Refusal> {
+    /// Whom the headers' token stands for; how often it may ask depends on what for.
+    pub(super) async fn identify(
+        &self,
+        headers: &HeaderMap,
+        shape: Option<Shape>,
+    ) -> Result<Identity, Refusal> {
         let header = headers.get(http::header::AUTHORIZATION).ok_or(Refusal::NoToken)?;
         let bearer = header.to_str().ok().and_then(Presentation::from_header).ok_or(Refusal::Garbage)?;
         let found = match bearer.presented().ok_or(Refusal::Garbage)? {
             Presented::Stored { hash, .. } => self.token(&hash).await?,
             Presented::Sentinel(token) => self.sentinel(&token).await?,
         };
-        if is_stream && !found.may_open(self.0.clock.instant()) {
-            return Err(Refusal::Opens);
+        let now = self.0.clock.instant();
+        match shape {
+            Some(Shape::Stream) if !found.may_open(now) => return Err(Refusal::Opens),
+            Some(Shape::Request) if !found.may_call(now) => return Err(Refusal::Requests),
+            _ => {}
         }
         Ok(Identity::new(self.clone(), found.bearer, found.end))
     }
@@ -156,6 +172,10 @@ impl Gate {
     /// Resolves when a call that begins now has taken too long.
     pub(super) async fn patience(&self) {
         self.0.clock.sleep(self.0.call).await;
+    }
+
+    pub(super) fn random(&self) -> &Random {
+        &self.0.random
     }
 
     pub(super) fn count(&self, refusal: Refusal) {
@@ -346,29 +366,44 @@ impl Refusal {
             Self::Unknown => "unknown",
             Self::Ended => "ended",
             Self::Kind => "kind",
+            Self::Role => "role",
             Self::Opens => "opens",
+            Self::Requests => "requests",
             Self::Busy => "busy",
             Self::Late => "late",
         }
     }
 }
 
+impl Refusal {
+    /// What the caller is told.
+    pub(super) fn message(self) -> &'static str {
+        match self {
+            Self::Path => "nobody may call this",
+            Self::NoToken => "there is no token in the authorization header",
+            Self::Garbage => "the authorization header holds no token of ours",
+            Self::Unknown => "the token is not known",
+            Self::Ended => "the token has expired or was revoked",
+            Self::Kind => "this is not for tokens of that kind",
+            Self::Role => "this is not for tokens of that role",
+            Self::Opens => "this token opens streams too often",
+            Self::Requests => "this token makes too many requests",
+            Self::Busy => "the token cannot be looked up now, try again",
+            Self::Late => "the call was not complete in time, try again",
+        }
+    }
+}
+
 impl From<Refusal> for ConnectError {
     fn from(refusal: Refusal) -> Self {
+        let said = refusal.message();
         match refusal {
-            Refusal::Path => ConnectError::permission_denied("nobody may call this"),
-            Refusal::NoToken => {
-                ConnectError::unauthenticated("there is no token in the authorization header")
+            Refusal::Path | Refusal::Kind | Refusal::Role => ConnectError::permission_denied(said),
+            Refusal::NoToken | Refusal::Garbage | Refusal::Unknown | Refusal::Ended => {
+                ConnectError::unauthenticated(said)
             }
-            Refusal::Garbage => {
-                ConnectError::unauthenticated("the authorization header holds no token of ours")
-            }
-            Refusal::Unknown => ConnectError::unauthenticated("the token is not known"),
-            Refusal::Ended => ConnectError::unauthenticated("the token has expired or was revoked"),
-            Refusal::Kind => ConnectError::permission_denied("this is not for tokens of that kind"),
-            Refusal::Opens => ConnectError::resource_exhausted("this token opens streams too often"),
-            Refusal::Busy => ConnectError::unavailable("the token cannot be looked up now, try again"),
-            Refusal::Late => ConnectError::unavailable("the call was not complete in time, try again"),
+            Refusal::Opens | Refusal::Requests => ConnectError::resource_exhausted(said),
+            Refusal::Busy | Refusal::Late => ConnectError::unavailable(said),
         }
     }
 }

@@ -47,6 +47,15 @@ pub struct SentinelCaller {
     end: CancellationToken,
 }
 
+/// A person or a script, with what their token opens.
+#[derive(Debug, Clone)]
+pub struct User {
+    token: TokenId,
+    role: Role,
+    reach: Reach,
+    end: CancellationToken,
+}
+
 impl Identity {
     pub(super) fn new(gate: Gate, bearer: Bearer, end: CancellationToken) -> Self {
         Self { gate, bearer, end }
@@ -85,6 +94,14 @@ impl Identity {
         self.known(placement)?;
         let (placement, end) = (placement.clone(), self.end.clone());
         Ok(SentinelCaller { id: *id, environment, placement, end })
+    }
+
+    /// The user, if the token is one's.
+    pub fn user(&self) -> Option<User> {
+        match self.bearer {
+            Bearer::User { token, role, reach } => Some(User { token, role, reach, end: self.end.clone() }),
+            Bearer::Agent { .. } | Bearer::Sentinel { .. } => None,
+        }
     }
 
     /// Resolves when the token is revoked, expires, or is replaced for so long that it no longer counts.
@@ -129,6 +146,25 @@ impl Agent {
     }
 
     /// Cancelled when its token no longer counts.
+    pub fn end(&self) -> CancellationToken {
+        self.end.clone()
+    }
+}
+
+impl User {
+    pub fn token(&self) -> TokenId {
+        self.token
+    }
+
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    pub fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// Cancelled when the token no longer counts.
     pub fn end(&self) -> CancellationToken {
         self.end.clone()
     }

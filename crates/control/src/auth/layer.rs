@@ -12,10 +12,11 @@ use http::{HeaderMap, Request, Response, header::CONTENT_TYPE};
 use tower_service::Service;
 
 use super::{
-    Gate, Shape,
+    Gate, door,
     gate::Refusal,
     permission::{self, Permission},
 };
+use crate::rest;
 
 /// Puts everything behind the gate.
 #[derive(Clone)]
@@ -57,6 +58,11 @@ where
         // The one that was found ready is used; its copy is asked again next time.
         let copy = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, copy);
+        if rest::is_ours(request.uri().path()) {
+            return Box::pin(
+                async move { Ok(door::answer(&gate, request, |request| inner.call(request)).await) },
+            );
+        }
         Box::pin(async move {
             let protocol = protocol_of(request.headers());
             let answer = async {
@@ -87,7 +93,7 @@ fn protocol_of(headers: &HeaderMap) -> HeaderMap {
 /// Finds out who is calling and whether they may. The token goes no further than here.
 async fn enter<B>(gate: &Gate, request: &mut Request<B>) -> Result<(), Refusal> {
     let Permission { who, shape, .. } = *permission::find(request.uri().path()).ok_or(Refusal::Path)?;
-    let identity = gate.identify(request.headers(), shape == Shape::Stream).await?;
+    let identity = gate.identify(request.headers(), Some(shape)).await?;
     if !identity.is(who) {
         return Err(Refusal::Kind);
     }

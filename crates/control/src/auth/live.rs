@@ -33,8 +33,17 @@ pub(super) const OVERLAP: Duration = Duration::from_hours(24);
 /// remembered for as long, so that an answer that was under way cannot bring it back.
 const SETTLED: Duration = Duration::from_mins(1);
 
+/// How often one token may do what.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rates {
+    /// Open a stream.
+    pub(super) opens: Rate,
+    /// Make a request of the API.
+    pub(super) calls: Rate,
+}
+
 pub(super) struct Live {
-    rate: Rate,
+    rates: Rates,
     tokens: BTreeMap<TokenHash, Entry>,
     sentinels: BTreeMap<SentinelId, SentinelEntry>,
     /// The places there are; with the time, if that is known from elsewhere than the tail.
@@ -46,6 +55,7 @@ struct Entry {
     gone: bool,
     end: CancellationToken,
     opens: Arc<Mutex<Bucket>>,
+    calls: Arc<Mutex<Bucket>>,
     used: AtomicI64,
     /// When it was looked up, or found gone: until the tail has shown it, or nobody can ask for it.
     since: Option<Instant>,
@@ -62,11 +72,13 @@ struct SentinelEntry {
     since: Option<Instant>,
 }
 
-/// A good bearer, what tells its end, and how many streams it may open.
+/// A good bearer, what tells its end, and what is left of what it may.
 pub(super) struct Found {
     pub(super) bearer: Bearer,
     pub(super) end: CancellationToken,
     pub(super) opens: Arc<Mutex<Bucket>>,
+    /// Only users make requests.
+    pub(super) calls: Option<Arc<Mutex<Bucket>>>,
 }
 
 /// What is known of what was presented.
@@ -86,8 +98,8 @@ pub(super) struct Now {
 }
 
 impl Live {
-    pub(super) fn new(rate: Rate) -> Self {
-        Self { rate, tokens: BTreeMap::new(), sentinels: BTreeMap::new(), places: BTreeMap::new() }
+    pub(super) fn new(rates: Rates) -> Self {
+        Self { rates, tokens: BTreeMap::new(), sentinels: BTreeMap::new(), places: BTreeMap::new() }
     }
 
     pub(super) fn token(&self, hash: &TokenHash, now: Now) -> Standing {
@@ -104,7 +116,8 @@ impl Live {
             Scope::Agent { placement } => Bearer::Agent { token, placement: placement.clone() },
             Scope::User { role, reach } => Bearer::User { token, role: *role, reach: *reach },
         };
-        Standing::Good(Found { bearer, end: entry.end.clone(), opens: entry.opens.clone() })
+        let (opens, calls) = (entry.opens.clone(), Some(entry.calls.clone()));
+        Standing::Good(Found { bearer, end: entry.end.clone(), opens, calls })
     }
 
     /// What is known of a sentinel's token, whose mac is ours.
@@ -123,7 +136,7 @@ impl Live {
         let end = entry.ends.entry(credential).or_default().clone();
         let Sentinel { id, environment, placement, .. } = &*entry.sentinel;
         let bearer = Bearer::Sentinel { id: *id, environment: *environment, placement: placement.clone() };
-        Standing::Good(Found { bearer, end, opens: entry.opens.clone() })
+        Standing::Good(Found { bearer, end, opens: entry.opens.clone(), calls: None })
     }
 
     pub(super) fn knows(&self, placement: &Placement) -> bool {
@@ -225,7 +238,8 @@ impl Live {
             token: token.clone(),
             gone,
             end: CancellationToken::new(),
-            opens: Arc::new(Mutex::new(Bucket::full(self.rate, now.instant))),
+            opens: Arc::new(Mutex::new(Bucket::full(self.rates.opens, now.instant))),
+            calls: Arc::new(Mutex::new(Bucket::full(self.rates.calls, now.instant))),
             used: AtomicI64::new(0),
             since,
         });
@@ -249,7 +263,7 @@ impl Live {
             sentinel: sentinel.clone(),
             gone,
             changed,
-            opens: Arc::new(Mutex::new(Bucket::full(self.rate, now.instant))),
+            opens: Arc::new(Mutex::new(Bucket::full(self.rates.opens, now.instant))),
             ends: BTreeMap::new(),
             since,
         });
@@ -296,6 +310,13 @@ impl Found {
     /// Whether it may open one more stream now.
     pub(super) fn may_open(&self, now: Instant) -> bool {
         self.opens.lock().unwrap_or_else(PoisonError::into_inner).take(now)
+    }
+
+    /// Whether it may make one more request now.
+    pub(super) fn may_call(&self, now: Instant) -> bool {
+        let take =
+            |calls: &Arc<Mutex<Bucket>>| calls.lock().unwrap_or_else(PoisonError::into_inner).take(now);
+        self.calls.as_ref().is_none_or(take)
     }
 }
 

@@ -1,4 +1,5 @@
-//! The one table of who may call what. What is not in it is nobody's.
+//! The one table of who may call which rpc, as [`rest::route`](crate::rest::route) is of requests. What is in neither is
+//! nobody's.
 
 /// A kind of caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub enum Shape {
     Call,
     /// Opening one is limited for each token.
     Stream,
+    /// A request of the API, which are limited for each token too.
+    Request,
 }
 
 /// Who may call a path.

@@ -22,7 +22,11 @@ struct Desk {
 impl Desk {
     fn new() -> Self {
         let rate = Rate::new(600, Duration::from_mins(1), 100);
-        Self { live: Live::new(rate), start: Clock::system().instant(), version: 0 }
+        Self {
+            live: Live::new(Rates { opens: rate, calls: rate }),
+            start: Clock::system().instant(),
+            version: 0,
+        }
     }
 
     fn at(&self, millis: i64) -> Now {

@@ -1,0 +1,164 @@
+//! The REST API: JSON for users, from one table of routes, behind the same layer as everything else.
+//!
+//! ```text
+//! auth: the table ─▶ who may ─▶ dispatch: query, body ─▶ handler ─┬─▶ store, to read
+//!                                                                 └─▶ change: once, audited, one commit
+//! ```
+
+mod apps;
+pub(crate) mod call;
+pub(crate) mod change;
+mod docs;
+mod environments;
+pub mod openapi;
+mod page;
+pub mod problem;
+mod projects;
+mod query;
+pub mod request_id;
+pub mod route;
+pub mod schema;
+pub mod settings;
+mod time;
+mod workspaces;
+
+use std::sync::Arc;
+
+use axum::{
+    body::Body,
+    extract::{Request, State},
+    routing::any,
+};
+use bytes::Bytes;
+use http::{HeaderMap, Response, header::CONTENT_TYPE};
+use runtime::{clock::Clock, http::Closing, random::Random};
+use store::{Store, Tail};
+use tracing::Instrument as _;
+
+use self::{
+    call::{Call, Reply},
+    change::Running,
+    problem::{Code, Problem},
+    query::Query,
+    request_id::RequestId,
+    route::{Input, Route},
+};
+use crate::{auth::User, config::ControlConfig, event::Events, rpc::Shared};
+
+/// Every route there is, by resource.
+pub(crate) static TABLE: &[&[Route]] =
+    &[docs::ROUTES, workspaces::ROUTES, projects::ROUTES, apps::ROUTES, environments::ROUTES];
+
+/// What every handler may use.
+pub(crate) struct Rest {
+    pub(crate) store: Store,
+    pub(crate) tail: Tail,
+    pub(crate) clock: Clock,
+    pub(crate) random: Random,
+    pub(crate) events: Events,
+    pub(crate) config: Arc<ControlConfig>,
+    pub(crate) running: Running,
+}
+
+/// What the layer found out about a request; without it nothing is answered.
+#[derive(Clone)]
+pub(crate) struct Admitted {
+    pub(crate) route: &'static Route,
+    pub(crate) params: Vec<String>,
+    pub(crate) user: Option<User>,
+    pub(crate) request: RequestId,
+}
+
+/// Whether a path is the API's, be there a route or not.
+pub(crate) fn is_ours(path: &str) -> bool {
+    path == "/v1" || path.starts_with("/v1/") || docs::ROUTES.iter().any(|route| route.path == path)
+}
+
+impl Rest {
+    pub(crate) fn new(shared: &Shared, random: &Random) -> Arc<Self> {
+        let Shared { store, tail, clock, config, .. } = shared;
+        Arc::new(Self {
+            store: store.clone(),
+            tail: tail.clone(),
+            clock: clock.clone(),
+            random: random.clone(),
+            events: Events::new(clock, random),
+            config: config.clone(),
+            running: Running::default(),
+        })
+    }
+}
+
+/// Answers what the layer lets in.
+pub(crate) fn router(rest: Arc<Rest>) -> axum::Router {
+    let router = axum::Router::new().route("/v1/{*rest}", any(dispatch));
+    let router = docs::ROUTES.iter().fold(router, |router, route| router.route(route.path, any(dispatch)));
+    router.with_state(rest)
+}
+
+async fn dispatch(State(rest): State<Arc<Rest>>, mut request: Request) -> Response<Body> {
+    let Some(admitted) = request.extensions_mut().remove::<Admitted>() else {
+        let id = RequestId::of(request.headers(), &rest.random);
+        return Problem::new(Code::Forbidden, "nobody may ask for this").into_response(&id);
+    };
+    let (id, route) = (admitted.request.clone(), admitted.route);
+    let span = tracing::info_span!("request", request_id = id.as_str(), action = route.name);
+    let answer = async {
+        let started = rest.clock.instant();
+        let answered = answer(rest.clone(), admitted, request).await;
+        let response =
+            answered.map_or_else(|problem| problem.into_response(&id), |reply| reply.into_response(&id));
+        let millis = rest.clock.instant().saturating_duration_since(started).as_millis();
+        tracing::debug!(status = response.status().as_u16(), millis, "answered");
+        response
+    };
+    answer.instrument(span).await
+}
+
+async fn answer(rest: Arc<Rest>, admitted: Admitted, request: Request) -> Result<Reply, Problem> {
+    let Admitted { route, params, user, request: id } = admitted;
+    let (parts, body) = request.into_parts();
+    let query = Query::read(parts.uri.query().unwrap_or_default(), route.query);
+    let query = query.map_err(|invalid| Problem::invalid(&invalid))?;
+    let body = read_body(body, rest.config.limits.body.as_usize()).await?;
+    check_format(route, &parts.headers, &body)?;
+    let closing = parts.extensions.get::<Closing>().cloned();
+    let path = parts.uri.path().to_owned();
+    (route.handler)(Call {
+        rest,
+        user,
+        route,
+        params,
+        query,
+        headers: parts.headers,
+        path,
+        request: id,
+        body,
+        closing,
+    })
+    .await
+}
+
+async fn read_body(body: Body, limit: usize) -> Result<Bytes, Problem> {
+    let read = axum::body::to_bytes(body, limit).await;
+    // Whatever else cuts a body short also cuts off whoever would read this.
+    read.map_err(|_| Problem::new(Code::TooLarge, format!("a body has at most {limit} bytes")))
+}
+
+/// Refuses a body whose format the route does not read.
+fn check_format(route: &Route, headers: &HeaderMap, body: &Bytes) -> Result<(), Problem> {
+    let formats: &[&str] = match route.body {
+        Input::Nothing => return Ok(()),
+        Input::JsonOrNothing(_) if body.is_empty() => return Ok(()),
+        Input::Json(_) | Input::JsonOrNothing(_) => &["application/json"],
+        Input::Patch(_) => &["application/merge-patch+json", "application/json"],
+        Input::Document(_, formats) => formats,
+    };
+    let given = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media = given.split(';').next().unwrap_or_default().trim();
+    if formats.iter().any(|format| format.eq_ignore_ascii_case(media)) {
+        return Ok(());
+    }
+    let detail = format!("the Content-Type must be {}", formats.join(" or "));
+    Err(Problem::new(Code::UnsupportedMediaType, detail))
+}
