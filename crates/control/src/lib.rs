@@ -12,6 +12,7 @@
 pub mod auth;
 pub mod config;
 pub mod deploy;
+pub mod document;
 pub mod event;
 pub mod files;
 mod janitor;
