@@ -6,20 +6,29 @@
 //! ```
 
 mod apps;
+mod audit;
 pub(crate) mod call;
 pub(crate) mod change;
+mod deployments;
 mod docs;
 mod environments;
+mod events;
+mod network_policies;
 pub mod openapi;
 mod page;
+mod places;
 pub mod problem;
 mod projects;
 mod query;
 pub mod request_id;
+mod requests;
 pub mod route;
+mod routes;
 pub mod schema;
+mod sentinels;
 pub mod settings;
 mod time;
+mod tokens;
 mod workspaces;
 
 use std::sync::Arc;
@@ -46,8 +55,22 @@ use self::{
 use crate::{auth::User, config::ControlConfig, event::Events, rpc::Shared};
 
 /// Every route there is, by resource.
-pub(crate) static TABLE: &[&[Route]] =
-    &[docs::ROUTES, workspaces::ROUTES, projects::ROUTES, apps::ROUTES, environments::ROUTES];
+pub(crate) static TABLE: &[&[Route]] = &[
+    docs::ROUTES,
+    workspaces::ROUTES,
+    projects::ROUTES,
+    apps::ROUTES,
+    environments::ROUTES,
+    deployments::ROUTES,
+    events::ROUTES,
+    routes::ROUTES,
+    network_policies::ROUTES,
+    sentinels::ROUTES,
+    places::ROUTES,
+    requests::ROUTES,
+    tokens::ROUTES,
+    audit::ROUTES,
+];
 
 /// What every handler may use.
 pub(crate) struct Rest {

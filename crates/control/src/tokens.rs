@@ -12,7 +12,7 @@ use model::{
     token::{Reach, Role, Scope, Token, TokenKind},
 };
 use runtime::{clock::Clock, random::Random};
-use store::{Cause, Store};
+use store::{Store, Write};
 use wire::auth::{Bearer, Presented};
 
 use crate::{
@@ -94,13 +94,11 @@ impl Tokens {
         if !old.is_good(self.now()) {
             return Err(TokenError::Ended(id));
         }
-        let life = old.expires_at.map(|at| at.0.saturating_sub(old.created_at.0));
-        let expires_in = life.and_then(|millis| u64::try_from(millis).ok()).map(Duration::from_millis);
-        let created = self.draw(NewToken { name: old.name, scope: old.scope, expires_in });
+        let created = self.successor(&old);
         let draft = self.events.draft();
         let rotated = self.store.retry(async || {
             let mut write = self.store.begin().await?;
-            write.rotate_token(id, &created.token, overlap, &cause(&draft)).await?;
+            write.rotate_token(id, &created.token, overlap, &draft.cause()).await?;
             write.put_event(&draft.token_created(&created.token)).await?;
             write.commit().await
         });
@@ -118,7 +116,7 @@ impl Tokens {
         let draft = self.events.draft();
         let revoked = self.store.retry(async || {
             let mut write = self.store.begin().await?;
-            let revoked = write.revoke_token(id, draft.at(), &cause(&draft)).await?;
+            let revoked = write.revoke_token(id, draft.at(), &draft.cause()).await?;
             if revoked {
                 write.put_event(&draft.token_revoked(&token)).await?;
             }
@@ -152,7 +150,15 @@ impl Tokens {
         }
     }
 
-    fn draw(&self, new: NewToken) -> Created {
+    /// A successor of a token, which opens the same for as long.
+    pub(crate) fn successor(&self, old: &Token) -> Created {
+        let life = old.expires_at.map(|at| at.0.saturating_sub(old.created_at.0));
+        let expires_in = life.and_then(|millis| u64::try_from(millis).ok()).map(Duration::from_millis);
+        self.draw(NewToken { name: old.name.clone(), scope: old.scope.clone(), expires_in })
+    }
+
+    /// A token that is nowhere yet.
+    pub(crate) fn draw(&self, new: NewToken) -> Created {
         let now = self.now();
         let kind = match new.scope {
             Scope::User { .. } => TokenKind::User,
@@ -175,34 +181,33 @@ impl Tokens {
         Created { token, bearer }
     }
 
-    /// Stores a new token, and the place that it is for.
     async fn write(&self, token: &Token) -> Result<(), TokenError> {
         let draft = self.events.draft();
-        let cause = cause(&draft);
         let written = self.store.retry(async || {
-            let regions = self.store.regions().await?;
             let mut write = self.store.begin().await?;
-            if let Scope::Agent { placement } = &token.scope {
-                // One that an operator has closed to new things stays closed.
-                if !regions.iter().any(|region| region.key == placement.region) {
-                    write.put_region(&placement.region, true, draft.at()).await?;
-                }
-                write.put_cluster(placement, &cause).await?;
-            }
-            write.put_token(token, &cause).await?;
-            write.put_event(&draft.token_created(token)).await?;
+            Tokens::put(&mut write, &draft, token).await?;
             write.commit().await
         });
         written.await.map(drop).map_err(TokenError::Store)
     }
 
+    /// Stores a new token, and the place that it is for, in the caller's write.
+    pub(crate) async fn put(write: &mut Write, draft: &Draft, token: &Token) -> store::Result<()> {
+        let cause = draft.cause();
+        if let Scope::Agent { placement } = &token.scope {
+            // One that an operator has closed to new things stays closed.
+            if !write.regions().await?.iter().any(|region| region.key == placement.region) {
+                write.put_region(&placement.region, true, draft.at()).await?;
+            }
+            write.put_cluster(placement, &cause).await?;
+        }
+        write.put_token(token, &cause).await?;
+        write.put_event(&draft.token_created(token)).await.map(drop)
+    }
+
     fn now(&self) -> Millis {
         Millis(self.clock.now().millis())
     }
-}
-
-fn cause(draft: &Draft) -> Cause {
-    Cause { change: Some(draft.change()), at: draft.at() }
 }
 
 fn later(now: Millis, by: Duration) -> Millis {

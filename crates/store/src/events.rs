@@ -1,5 +1,7 @@
 //! Events: written once, numbered like every change, never tombstoned.
 
+mod lists;
+
 use std::sync::{Arc, LazyLock};
 
 use model::{
@@ -10,6 +12,7 @@ use model::{
     watch::Version,
 };
 
+pub use self::lists::EventFilter;
 use crate::{
     Result, Row, Store, Value, Write,
     feed::{self, Item, State, Stream, Topic},

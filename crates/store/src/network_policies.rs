@@ -1,5 +1,7 @@
 //! Network policies: what agents are sent, and whether they could apply it.
 
+mod lists;
+
 use std::sync::{Arc, LazyLock};
 
 use model::{
@@ -9,6 +11,7 @@ use model::{
     network_policy::NetworkPolicy,
 };
 
+pub use self::lists::{ListedPolicy, NetworkPolicyFilter};
 use crate::{
     Cause, Result, Row, Store, Value, Write,
     feed::{self, GRAVE, Item, NetworkPolicyReport, OBSERVED_GRAVE, State, Stream, Topic},

@@ -3,6 +3,8 @@
 //! A live hostname is unique over the store. To move one, remove it there first and then put it here, in one
 //! commit.
 
+mod lists;
+
 use std::sync::{Arc, LazyLock};
 
 use model::{
@@ -12,6 +14,7 @@ use model::{
 };
 use serde::{Deserialize, Serialize};
 
+pub use self::lists::RouteFilter;
 use crate::{
     Cause, Result, Row, Store, Value, Write,
     feed::{self, GRAVE, Item, State, Stream, Topic},

@@ -1,5 +1,6 @@
 //! Sentinels: what agents are told of them, and beside it what agents report.
 
+mod lists;
 mod reports;
 
 use std::sync::{Arc, LazyLock};

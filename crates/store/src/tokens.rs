@@ -1,5 +1,7 @@
 //! Tokens: kept as a hash, and on a stream, so that a revocation reaches every replica.
 
+mod lists;
+
 use std::{
     sync::{Arc, LazyLock},
     time::Duration,

@@ -14,12 +14,13 @@ use super::{
     change::Stop,
     page::{CURSOR_PARAMETER, LIMIT_PARAMETER},
     problem::Problem,
-    projects::NAMES,
+    projects::{DELETION, NAMES, deletion},
     route::{Allow, Input, Output, Route},
     schema::{COUNT, Kind, LINE, SLUG, Shape, optional, required},
     time,
     workspaces::name_of,
 };
+use crate::deploy;
 
 static APP: Shape = Shape {
     name: "App",
@@ -97,7 +98,30 @@ pub(super) const ROUTES: &[Route] = &[
         answer: Output::One(&APP),
         handler: |call| Box::pin(update(call)),
     },
+    Route {
+        method: Method::DELETE,
+        path: "/v1/apps/{app_id}",
+        name: "apps.delete",
+        about: "Begins to remove an app with its environments. Refused if one of them is protected.",
+        allow: Allow::Workspace(Role::Admin),
+        query: &[],
+        body: Input::Nothing,
+        answer: Output::Accepted(&DELETION),
+        handler: |call| Box::pin(delete(call)),
+    },
 ];
+
+async fn delete(call: Call) -> Result<Reply, Problem> {
+    let found = call.app(call.id(0)?).await?;
+    let (id, workspace) = (found.noun.id, found.noun.workspace);
+    call.change(async |mut change| {
+        change.write.lock_workspace(workspace).await?;
+        call.matches(&etag(change.write.app(id).await?.revision))?;
+        let workflow = deploy::delete_app(&mut change.write, &change.draft, id).await?;
+        change.done(Some(workspace), &id, deletion(&id, workflow))
+    })
+    .await
+}
 
 async fn list(call: Call) -> Result<Reply, Problem> {
     let wanted = call.page::<AppId>()?;

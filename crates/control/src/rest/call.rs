@@ -15,6 +15,7 @@ use model::{
     token::Reach,
 };
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::{
     Rest,
@@ -143,6 +144,16 @@ impl Call {
         Err(Problem::new(Code::PreconditionFailed, format!("it is at {etag} by now, not at {wanted}")))
     }
 
+    /// The same for what has no revision: the tag is a hash of what is answered.
+    pub(crate) fn matches_hashed(&self, value: &Value) -> Result<(), Problem> {
+        self.matches(&hash_etag(value))
+    }
+
+    pub(crate) fn answer_hashed(&self, value: Value) -> Reply {
+        let etag = hash_etag(&value);
+        Reply::json(value).with_etag(etag)
+    }
+
     pub(crate) fn header(&self, name: &HeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
@@ -178,6 +189,12 @@ fn has_nul(value: &Value) -> bool {
 /// The tag of a revision.
 pub(crate) fn etag(revision: u64) -> String {
     format!("\"{revision}\"")
+}
+
+fn hash_etag(value: &Value) -> String {
+    let hash = Sha256::digest(value.to_string());
+    let hex: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    format!("\"{hex}\"")
 }
 
 impl Reply {

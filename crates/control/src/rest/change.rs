@@ -8,7 +8,7 @@
 mod once;
 
 use model::{
-    id::{AuditId, ChangeId, WorkspaceId},
+    id::{AuditId, WorkspaceId},
     time::Millis,
 };
 use serde_json::json;
@@ -19,7 +19,7 @@ use super::{
     call::{Call, Content, Reply},
     problem::{Code, Problem},
 };
-use crate::event::Draft;
+use crate::{deploy::Refused, event::Draft};
 
 /// A change under way: what it does, it does in this write.
 pub(crate) struct Change {
@@ -51,6 +51,22 @@ impl From<Problem> for Stop {
     }
 }
 
+/// What a verb refuses, with its own code.
+impl From<Refused> for Stop {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::NotFound => Stop::Problem(Problem::not_found(&"such thing")),
+            Refused::Conflict { code, message } => {
+                let known = Code::ALL.iter().find(|known| known.as_str() == code);
+                Stop::Problem(Problem::new(known.copied().unwrap_or(Code::Conflict), message))
+            }
+            Refused::Invalid(invalid) => Stop::Problem(Problem::invalid(&invalid)),
+            Refused::Quota(invalid) => Stop::Problem(Problem::quota(&invalid)),
+            Refused::Store(error) => Stop::Store(error),
+        }
+    }
+}
+
 /// What is not there is the user's problem; all else is between the store and us.
 impl From<store::Error> for Stop {
     fn from(error: store::Error) -> Self {
@@ -74,10 +90,6 @@ impl Change {
 
     pub(crate) fn at(&self) -> Millis {
         self.cause.at
-    }
-
-    pub(crate) fn id(&self) -> ChangeId {
-        self.draft.change()
     }
 }
 
@@ -186,6 +198,14 @@ impl Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_conflict_of_a_verb_has_a_code_of_its_own() {
+        for conflict in crate::deploy::CONFLICTS {
+            let code = Code::ALL.iter().find(|code| code.as_str() == *conflict);
+            assert_eq!(code.map(|code| code.status().as_u16()), Some(409), "{conflict}");
+        }
+    }
 
     #[test]
     fn an_answer_is_kept_whole_but_for_what_is_shown_once() {

@@ -4,6 +4,7 @@ use http::Method;
 use model::{
     environment::{Environment, Settings},
     id::{AppId, EnvironmentId},
+    project::Usage,
     token::Role,
 };
 use serde_json::{Value, json};
@@ -14,11 +15,13 @@ use super::{
     change::Stop,
     page::{CURSOR_PARAMETER, LIMIT_PARAMETER},
     problem::Problem,
+    projects::{DELETION, deletion},
     route::{Allow, Input, Output, Route},
     schema::{COUNT, Kind, SLUG, Shape, optional, required},
     settings::{self, SETTINGS},
     time,
 };
+use crate::deploy;
 
 static ENVIRONMENT: Shape = Shape {
     name: "Environment",
@@ -133,6 +136,17 @@ pub(super) const ROUTES: &[Route] = &[
         handler: |call| Box::pin(update(call)),
     },
     Route {
+        method: Method::DELETE,
+        path: "/v1/environments/{environment_id}",
+        name: "environments.delete",
+        about: "Begins to remove an environment with everything in it. Refused if it is protected.",
+        allow: Allow::Workspace(Role::Admin),
+        query: &[],
+        body: Input::Nothing,
+        answer: Output::Accepted(&DELETION),
+        handler: |call| Box::pin(delete(call)),
+    },
+    Route {
         method: Method::GET,
         path: "/v1/environments/{environment_id}/settings",
         name: "settings.get",
@@ -223,11 +237,14 @@ async fn create(call: Call) -> Result<Reply, Problem> {
         created_at: call.now(),
     };
     call.change(async |mut change| {
-        change.write.lock_workspace(app.workspace).await?;
+        let workspace = change.write.lock_workspace(app.workspace).await?.noun;
         change.write.lock_app(app.id).await?;
         let cause = change.cause;
         let put = change.write.put_environment(&environment, &cause).await;
         put.map_err(|error| Stop::from(error).taken("slug", &environment.slug))?;
+        let environments = change.write.usage(workspace.id).await?.environments;
+        let used = Usage { environments, ..Usage::default() };
+        workspace.quotas.check(&used).map_err(|invalid| Problem::quota(&invalid))?;
         let stored = change.write.lock_environment(id).await?;
         let reply = Reply::created(show(&stored), format!("/v1/environments/{id}"));
         change.done(Some(app.workspace), &id, reply.with_etag(etag(stored.revision)))
@@ -249,6 +266,18 @@ async fn update(call: Call) -> Result<Reply, Problem> {
         })
     };
     call.put_environment(read, answer).await
+}
+
+async fn delete(call: Call) -> Result<Reply, Problem> {
+    let found = call.environment(call.id(0)?).await?;
+    let (id, workspace) = (found.noun.id, found.noun.workspace);
+    call.change(async |mut change| {
+        change.write.lock_workspace(workspace).await?;
+        call.matches(&etag(change.write.environment(id).await?.revision))?;
+        let workflow = deploy::delete_environment(&mut change.write, &change.draft, id).await?;
+        change.done(Some(workspace), &id, deletion(&id, workflow))
+    })
+    .await
 }
 
 async fn put_settings(call: Call) -> Result<Reply, Problem> {

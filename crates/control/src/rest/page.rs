@@ -48,6 +48,18 @@ impl<K> Wanted<K> {
         self.limit + 1
     }
 
+    /// The page of a list that is short enough to be read whole, in the order of its ids.
+    pub fn of_all<T>(&self, mut all: Vec<T>, id: impl Fn(&T) -> String) -> Vec<T>
+    where
+        K: AsRef<str>,
+    {
+        all.sort_by_key(&id);
+        let after = self.after.as_ref().map_or("", K::as_ref);
+        all.retain(|one| id(one).as_str() > after);
+        all.truncate(usize::try_from(self.ask()).expect("a hundred and one at most"));
+        all
+    }
+
     /// The answer, from what was found when [`Wanted::ask`] was asked for.
     pub fn answer<T>(
         &self,

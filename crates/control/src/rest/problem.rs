@@ -68,8 +68,32 @@ codes! {
         "What is asked for does not fit the state of things; the detail says how.";
     Taken = "taken", CONFLICT, "The name is taken",
         "Something beside it has this slug or hostname already.";
-    Protected = "protected", CONFLICT, "It is protected",
+    BeingDeleted = "being_deleted", CONFLICT, "It is being deleted",
+        "The environment, or what it is in, is being deleted: nothing new begins there.";
+    DeleteProtected = "delete_protected", CONFLICT, "It is protected",
         "The environment, or one below, has `delete_protection`. Take that away first.";
+    DeploymentEnded = "deployment_ended", CONFLICT, "The deployment is over",
+        "It has ended already, and cannot be cancelled.";
+    DeploymentFinalizing = "deployment_finalizing", CONFLICT, "The deployment answers already",
+        "It is too late to cancel. Roll back instead.";
+    DeploymentInProgress = "deployment_in_progress", CONFLICT, "The deployment is on its way",
+        "Cancel it, or wait until it is ready.";
+    DeploymentNotLive = "deployment_not_live", CONFLICT, "The deployment is not live",
+        "Only what is live can be rolled back.";
+    DeploymentNotReady = "deployment_not_ready", CONFLICT, "The deployment is not ready",
+        "Only what was ready once can become live.";
+    DeploymentNotRunning = "deployment_not_running", CONFLICT, "The deployment does not run",
+        "It failed, was cancelled or superseded, or is stopped.";
+    DeploymentNotStopped = "deployment_not_stopped", CONFLICT, "The deployment is not stopped",
+        "Only what is stopped can be started.";
+    DeploymentRouted = "deployment_routed", CONFLICT, "A route leads to the deployment",
+        "Promote another first.";
+    NoPrevious = "no_previous", CONFLICT, "Nothing was live before",
+        "Name what to roll back to as `to`.";
+    RolloutOver = "rollout_over", CONFLICT, "The rollout is over",
+        "It is done, cancelled or rolled back, and cannot be changed.";
+    RolloutRunning = "rollout_running", CONFLICT, "Another rollout runs",
+        "There is one at a time. Cancel it, or wait until it is done.";
     NotEmpty = "not_empty", CONFLICT, "Something is still in it",
         "What is below it has to go first.";
     InProgress = "in_progress", CONFLICT, "The same request is being done",

@@ -1,7 +1,11 @@
 //! Projects: what belongs together in a workspace.
 
 use http::Method;
-use model::{id::ProjectId, project::Project, token::Role};
+use model::{
+    id::{ProjectId, WorkflowId},
+    project::Project,
+    token::Role,
+};
 use serde_json::{Value, json};
 use store::Stored;
 
@@ -15,6 +19,7 @@ use super::{
     time,
     workspaces::name_of,
 };
+use crate::deploy;
 
 static PROJECT: Shape = Shape {
     name: "Project",
@@ -99,7 +104,44 @@ pub(super) const ROUTES: &[Route] = &[
         answer: Output::One(&PROJECT),
         handler: |call| Box::pin(update(call)),
     },
+    Route {
+        method: Method::DELETE,
+        path: "/v1/projects/{project_id}",
+        name: "projects.delete",
+        about: "Begins to remove a project with its apps. Refused if an environment of theirs is protected.",
+        allow: Allow::Workspace(Role::Admin),
+        query: &[],
+        body: Input::Nothing,
+        answer: Output::Accepted(&DELETION),
+        handler: |call| Box::pin(delete(call)),
+    },
 ];
+
+/// What goes on by itself.
+pub(super) static DELETION: Shape = Shape {
+    name: "Deletion",
+    about: "A removal that has begun: what runs is told to go first, then the rest goes.",
+    properties: &[
+        required("id", Kind::Text { min: 1, max: 64 }, "What is being removed."),
+        required("workflow_id", Kind::Id("wf"), "What does it."),
+    ],
+};
+
+pub(super) fn deletion(id: &dyn std::fmt::Display, workflow: WorkflowId) -> Reply {
+    Reply::accepted(json!({ "id": id.to_string(), "workflow_id": workflow.to_string() }))
+}
+
+async fn delete(call: Call) -> Result<Reply, Problem> {
+    let found = call.project(call.id(0)?).await?;
+    let (id, workspace) = (found.noun.id, found.noun.workspace);
+    call.change(async |mut change| {
+        change.write.lock_workspace(workspace).await?;
+        call.matches(&etag(change.write.project(id).await?.revision))?;
+        let workflow = deploy::delete_project(&mut change.write, &change.draft, id).await?;
+        change.done(Some(workspace), &id, deletion(&id, workflow))
+    })
+    .await
+}
 
 async fn list(call: Call) -> Result<Reply, Problem> {
     let wanted = call.page::<ProjectId>()?;

@@ -47,10 +47,6 @@ impl Query {
     pub fn integer(&self, name: &str) -> Option<i64> {
         self.0.get(name)?.as_i64()
     }
-
-    pub fn flag(&self, name: &str) -> Option<bool> {
-        self.0.get(name)?.as_bool()
-    }
 }
 
 /// A parameter is a text; what it should be says what it is read as.

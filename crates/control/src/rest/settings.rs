@@ -3,7 +3,7 @@
 mod patch;
 #[cfg(test)]
 mod tests;
-mod write;
+pub(in crate::rest) mod write;
 
 use model::{
     deployment::{Command, HealthMethod, Healthcheck, Protocol, Shutdown},

@@ -87,6 +87,15 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The objects of a list; those that are none were noted by the check.
+    pub fn objects(&self, name: &str) -> Option<impl Iterator<Item = (usize, Option<Reader<'a>>)>> {
+        let Kind::List { of: Kind::Object(shape), .. } = &self.shape.property(name)?.kind else {
+            return None;
+        };
+        let items = self.items(name)?.enumerate();
+        Some(items.map(|(nth, item)| (nth, item.as_object().map(|map| Reader { shape, map }))))
+    }
+
     /// The paths of everything that was given, never what it holds.
     pub fn paths(&self) -> Vec<String> {
         self.map.keys().cloned().collect()
