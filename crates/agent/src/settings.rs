@@ -44,6 +44,10 @@ pub struct SentinelSettings {
     /// How long a new pod must be ready before an old one ends for it.
     #[serde(with = "runtime::config::duration")]
     pub min_ready: Duration,
+    /// How long a sentinel goes on as if nothing were after it was told to stop, so that nobody sends requests to it
+    /// when it takes no more.
+    #[serde(with = "runtime::config::duration")]
+    pub drain: Duration,
     /// The operator's Secret with what Redis is reached by, if there is one; empty is none.
     pub redis_secret: String,
     /// The operator's Secret with what `ClickHouse` is reached by, if there is one; empty is none.
@@ -128,6 +132,11 @@ impl Default for WorkloadSettings {
     }
 }
 
+impl SentinelSettings {
+    /// What a sentinel takes for its drain if nobody tells it otherwise.
+    pub(crate) const DRAIN: Duration = Duration::from_secs(5);
+}
+
 impl Default for SentinelSettings {
     fn default() -> Self {
         Self {
@@ -135,6 +144,7 @@ impl Default for SentinelSettings {
             toleration: "node-class=sentinel".to_owned(),
             node_selector: BTreeMap::new(),
             min_ready: Duration::from_secs(30),
+            drain: SentinelSettings::DRAIN,
             redis_secret: "redis".to_owned(),
             clickhouse_secret: "clickhouse".to_owned(),
             requests_from: vec!["all".to_owned()],
@@ -165,6 +175,12 @@ impl Validate for SentinelSettings {
         check_taint(problems, "toleration", &self.toleration);
         check_labels(problems, "node_selector", &self.node_selector);
         check_seconds(problems, "min_ready", self.min_ready);
+        if self.drain > SentinelSettings::DRAIN {
+            problems.add(
+                "drain",
+                "is at most 5s: a pod has 45 seconds to end, and 30 of them are for its requests",
+            );
+        }
         let secrets = [("redis_secret", &self.redis_secret), ("clickhouse_secret", &self.clickhouse_secret)];
         for (key, secret) in secrets.into_iter().filter(|(_, secret)| !secret.is_empty()) {
             check::<KubernetesName>(problems, key, secret);

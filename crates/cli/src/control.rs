@@ -91,7 +91,7 @@ impl Control {
             let done = match command {
                 Command::Token(token) => token.run(&opened).await,
                 Command::Cluster(cluster) => cluster.run(&opened).await,
-                Command::Seed(seed) => seed.run(&opened).await,
+                Command::Seed(seed) => seed.run(&opened, &loaded.value).await,
             };
             opened.close().await;
             done

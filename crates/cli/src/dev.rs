@@ -9,7 +9,13 @@ use std::{
     path::PathBuf,
 };
 
-use ::control::{Bound, config::ControlConfig, files, seed, tokens::Tokens};
+use ::control::{
+    Bound,
+    config::ControlConfig,
+    files,
+    seed::{self, Wanted},
+    tokens::Tokens,
+};
 use agent::cluster::local::process::LocalConfig;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
@@ -21,7 +27,7 @@ use runtime::{
 };
 
 use self::{
-    greeting::{Greeting, regions},
+    greeting::{Door, Greeting, regions},
     region::{REGIONS, Surroundings, place, start},
 };
 use crate::{
@@ -86,8 +92,8 @@ impl Dev {
         let (clock, random, tasks, pods) = (clock.clone(), random.clone(), tasks.clone(), Tasks::new());
         let (places, since) = (REGIONS.map(place), clock.now());
         let replicas = Replicas::new(INSTANCES.into()).context("a few")?;
-        let seeded = seed::sample(&store, &clock, &random, &places, replicas).await;
-        seeded.context("the sample cannot be written")?;
+        let wanted = Wanted { places: &places, replicas, key: bound.control().credential_key() };
+        seed::sample(&store, &clock, &random, &wanted).await.context("the sample cannot be written")?;
         let (mut greeting, address, drain) =
             (self.greeting(&bound, process.admin()).await?, bound.address(), bound.drain());
         let control = process.begin("control", bound.run());
@@ -100,11 +106,15 @@ impl Dev {
             tasks: &tasks,
             pods: &pods,
         };
-        let mut agents = Vec::new();
-        for place in &places {
-            let agent = start(place, &around).await.with_context(|| format!("region {}", place.region))?;
-            agent.ready().await;
-            agents.push(agent);
+        let (mut agents, mut doors) = (Vec::new(), Vec::new());
+        for (nth, place) in places.iter().enumerate() {
+            let region = start(place, &around).await.with_context(|| format!("region {}", place.region))?;
+            doors.push(Door {
+                place: place.clone(),
+                sentinel: seed::sentinel_id(nth),
+                services: region.services,
+            });
+            agents.push(region.agent);
         }
         let (output, stopping) = (self.output, tasks.clone());
         // Beside the wait for signals: whoever is in a hurry need not wait for the sample.
@@ -112,7 +122,7 @@ impl Dev {
             let known = tokio::select! {
                 biased;
                 () = stopping.stopping() => return,
-                known = regions(&store, &clock, &places, INSTANCES as usize, since) => known,
+                known = regions(&store, &clock, &doors, INSTANCES as usize, since) => known,
             };
             greeting.regions = known;
             let said = say(&if output == Output::Json { greeting.json() } else { greeting.text() });

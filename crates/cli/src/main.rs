@@ -6,6 +6,7 @@ mod dev;
 mod install;
 mod local_run;
 mod process;
+mod reload;
 mod sample;
 mod sentinel;
 mod version;

@@ -6,12 +6,15 @@ use anyhow::Context as _;
 use runtime::{
     admin::{self, Admin},
     clock::Clock,
+    config::Loaded,
     random::Random,
     ready::Readiness,
-    shutdown::{self, Tasks},
+    shutdown::{self, Hangups, Tasks},
     telemetry::{Build, Metrics},
 };
 use tokio::sync::watch;
+
+use crate::reload::{Load, Reload};
 
 /// How long the admin port may take to end once the rest has.
 const ADMIN_DRAIN: Duration = Duration::from_secs(1);
@@ -35,6 +38,8 @@ pub(crate) struct Process {
     pub(crate) tasks: Tasks,
     pub(crate) readiness: Readiness,
     pub(crate) metrics: Metrics,
+    /// What the admin port shows as the settings in force.
+    pub(crate) effective: watch::Sender<String>,
     admin: admin::Bound,
 }
 
@@ -56,7 +61,7 @@ impl Process {
     ) -> anyhow::Result<Self> {
         let readiness = Readiness::new();
         let metrics = Metrics::new(Build { role, version: env!("CARGO_PKG_VERSION"), revision: "unknown" });
-        let (_effective, effective_config) = watch::channel(effective);
+        let (effective, effective_config) = watch::channel(effective);
         let bound = Admin {
             readiness: readiness.clone(),
             metrics: metrics.clone(),
@@ -64,7 +69,8 @@ impl Process {
             tasks: tasks.clone(),
         };
         let admin = bound.bind(admin).await.context("admin")?;
-        Ok(Self { clock: Clock::system(), random: Random::system(), tasks, readiness, metrics, admin })
+        let (clock, random) = (Clock::system(), Random::system());
+        Ok(Self { clock, random, tasks, readiness, metrics, effective, admin })
     }
 
     /// What a control plane needs of it.
@@ -104,6 +110,20 @@ impl Process {
     /// Where health and metrics are served.
     pub(crate) fn admin(&self) -> SocketAddr {
         self.admin.address()
+    }
+
+    /// Reads the settings again while the role runs, and puts in force what of them can change.
+    pub(crate) fn follow_settings<T: Send + 'static>(
+        &self,
+        load: Load<T>,
+        loaded: Loaded<T>,
+        live: &'static [&'static str],
+        take: impl FnMut(&T) -> anyhow::Result<()> + Send + 'static,
+    ) -> anyhow::Result<()> {
+        let hangups = Hangups::listen().context("cannot wait for SIGHUP")?;
+        let reload = Reload::new(load, loaded, live, take, self.effective.clone());
+        self.tasks.spawn("settings", reload.run(self.clock.clone(), hangups, self.tasks.clone()));
+        Ok(())
     }
 
     /// Runs the role until a signal or a failure, and drains; says hello once it is ready.

@@ -1,21 +1,17 @@
 //! `krane sentinel`: the sentinel as a process, one small runtime for each core that carries requests.
 
-use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    sync::Arc,
-    thread,
-    time::Duration,
-};
+mod given;
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, thread, time::Duration};
 
 use ::sentinel::{Sentinel as Built, config::SentinelConfig, listen, pool::Tcp};
 use anyhow::Context as _;
 use clap::Args;
 use runtime::{
     clock::Clock,
-    config::{Loaded, load_file, read_environment},
+    config::{ConfigErrors, Loaded, load_file, read_environment},
     random::Random,
-    telemetry,
+    telemetry::{self, LogLevels},
     tls::{Roots, client_config},
 };
 use wire::{
@@ -23,23 +19,26 @@ use wire::{
     client::{Control, Dial},
 };
 
-use crate::process::{Process, block_on_small};
+use self::given::Pod;
+use crate::{
+    process::{Process, block_on_small},
+    reload::Load,
+};
 
 const EXAMPLES: &str = "Examples:
   krane sentinel --config /etc/krane/sentinel.toml
   krane sentinel --listen 127.0.0.1:8040 --config sentinel.toml
 
-In a pod, every setting comes from the environment: KRANE_SENTINEL__REGION__NAME=us-east-1.
-The credential is read from /etc/krane/sentinel/credential if no other is named.";
-
-/// Where an agent puts the credential, and where there is room for what is kept.
-const CREDENTIAL: &str = "/etc/krane/sentinel/credential";
-const SNAPSHOT: &str = "/var/lib/krane";
+In a pod no file is needed: every setting comes from the environment, as in KRANE_SENTINEL__REGION__NAME=us-east-1,
+and the credential from /etc/krane/sentinel/credential.";
 
 /// Beyond what the sentinel itself gives its requests.
 const DRAIN_MORE: Duration = Duration::from_secs(5);
 
-#[derive(Args)]
+/// What takes effect while it runs.
+const LIVE: &[&str] = &["log.levels", "control.token"];
+
+#[derive(Args, Clone)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Sentinel {
     /// The settings, as TOML
@@ -58,45 +57,46 @@ pub(crate) struct Sentinel {
 
 impl Sentinel {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let loaded = self.load()?;
+        let (said, given) = (self.clone(), read_environment());
+        let load: Load<SentinelConfig> = Arc::new(move || said.load(&given));
+        let loaded = load().context("the settings are not usable")?;
         let log = &loaded.value.log;
-        telemetry::init(&log.levels, log.format, &Clock::system()).context("log.levels")?;
-        let effective = loaded.effective().to_owned();
-        block_on_small(serve(loaded.value, effective))
+        let levels = telemetry::init(&log.levels, log.format, &Clock::system()).context("log.levels")?;
+        block_on_small(serve(loaded, load, levels))
     }
 
     /// What a pod is given, then the file, then the environment, then what was said here; each wins over the one before.
-    fn load(&self) -> anyhow::Result<Loaded<SentinelConfig>> {
-        let given = read_environment();
-        let find = |name: &str| given.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
-        let mut environment = given.clone();
-        let mut say = |key: &str, value: Option<String>| {
-            environment.extend(value.map(|value| (format!("KRANE_SENTINEL__{key}"), value)));
-        };
-        let is_unsaid =
-            |key: &str| find(&format!("KRANE_SENTINEL__{key}")).is_none() && self.config.is_none();
-        let at = |port: String| format!("0.0.0.0:{port}");
-        say("LISTEN", find("PORT_HTTP").or_else(|| find("PORT")).filter(|_| is_unsaid("LISTEN")).map(at));
-        say("ADMIN", find("PORT_METRICS").filter(|_| is_unsaid("ADMIN")).map(at));
-        let credential = format!("{{ file = {CREDENTIAL:?} }}");
-        say(
-            "CONTROL__TOKEN",
-            Some(credential).filter(|_| is_unsaid("CONTROL__TOKEN") && Path::new(CREDENTIAL).exists()),
-        );
-        say(
-            "SNAPSHOT",
-            Some(SNAPSHOT.to_owned()).filter(|_| is_unsaid("SNAPSHOT") && Path::new(SNAPSHOT).exists()),
-        );
-        say("LISTEN", self.listen.map(|address| address.to_string()));
-        say("ADMIN", self.admin.map(|address| address.to_string()));
-        say("LOG__LEVELS", self.log.clone());
-        load_file("sentinel", self.config.as_deref(), environment).context("the settings are not usable")
+    /// Who names a file wants nothing of a pod.
+    fn load(&self, environment: &[(String, String)]) -> Result<Loaded<SentinelConfig>, ConfigErrors> {
+        let pod = self.config.is_none().then(|| Pod::of(environment));
+        let file = self.config.clone().or_else(|| pod.as_ref()?.file());
+        let said = [
+            ("LISTEN", self.listen.map(|address| address.to_string())),
+            ("ADMIN", self.admin.map(|address| address.to_string())),
+            ("LOG__LEVELS", self.log.clone()),
+        ];
+        let said =
+            said.into_iter().filter_map(|(key, value)| Some((format!("KRANE_SENTINEL__{key}"), value?)));
+        let given = pod.map(|pod| pod.settings()).unwrap_or_default();
+        let all = given.into_iter().chain(environment.iter().cloned()).chain(said);
+        load_file("sentinel", file.as_deref(), all)
     }
 }
 
-async fn serve(config: SentinelConfig, effective: String) -> anyhow::Result<()> {
-    let process = Process::prepare("sentinel", config.admin, effective).await?;
+async fn serve(
+    loaded: Loaded<SentinelConfig>,
+    load: Load<SentinelConfig>,
+    levels: LogLevels,
+) -> anyhow::Result<()> {
+    let config = loaded.value.clone();
+    let process = Process::prepare("sentinel", config.admin, loaded.effective().to_owned()).await?;
     let client = connect(&config, &process.clock, &process.random)?;
+    let presenting = client.clone();
+    process.follow_settings(load, loaded, LIVE, move |new| {
+        levels.set(&new.log.levels)?;
+        presenting.present(&bearer(new)?);
+        Ok(())
+    })?;
     let environment = config.environment();
     let drain = config.drain.delay + config.drain.deadline + DRAIN_MORE;
     let cores = || thread::available_parallelism().map_or(1, usize::from);
@@ -150,10 +150,17 @@ impl Threads {
 fn connect(config: &SentinelConfig, clock: &Clock, random: &Random) -> anyhow::Result<Control> {
     let control = &config.control;
     let urls = control.urls.iter().map(|url| url.parse()).collect::<Result<Vec<http::Uri>, _>>()?;
-    let token = Bearer::parse(control.token.expose()).context("control.token is no token of ours")?;
+    let token = bearer(config)?;
     let roots = control.roots.clone().map_or(Roots::Mozilla, Roots::File);
     let tls = client_config(&roots).context("control.roots")?;
     let dial = Arc::new(Dial::new(Some(tls)));
     let caller = ::sentinel::caller(config, random);
     Ok(Control::new(urls, &token, caller, dial, clock.clone(), random.fork())?)
 }
+
+fn bearer(config: &SentinelConfig) -> anyhow::Result<Bearer> {
+    Bearer::parse(config.control.token.expose()).context("control.token is no token of ours")
+}
+
+#[cfg(test)]
+mod tests;

@@ -43,7 +43,7 @@ impl Dev {
         Dev { child, said }
     }
 
-    /// Two regions with two instances each; all of them answer, and say where they are.
+    /// Two regions with a sentinel and two instances each; all of them answer, and say where they are.
     fn all_answer(&self) {
         let regions = self.said["regions"].as_array().expect("regions");
         let names: Vec<&str> = regions.iter().filter_map(|region| region["name"].as_str()).collect();
@@ -51,12 +51,25 @@ impl Dev {
         for region in regions {
             let instances = region["instances"].as_array().expect("instances");
             assert_eq!(instances.len(), 2, "{region}");
-            for instance in instances {
-                let answer = get(instance.as_str().expect("an address"));
+            let host = self.said["hostnames"][0].as_str().expect("a hostname");
+            assert_eq!(host, "sample-hello-sample.localhost");
+            let sentinel = region["sentinel"].as_str().and_then(|url| url.strip_prefix("http://"));
+            let direct = instances.iter().map(|instance| get(instance.as_str().expect("an address"), "any"));
+            let through = (0..8).map(|_| get(sentinel.expect("an address"), host));
+            for answer in direct.chain(through) {
+                assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
                 assert!(answer.contains(&format!("\"region\":{}", region["name"])), "{answer}");
             }
+            let elsewhere = get(sentinel.expect("an address"), "other.localhost");
+            assert!(elsewhere.starts_with("HTTP/1.1 404 "), "{elsewhere}");
         }
-        assert_eq!((&self.said["dashboard"], &regions[0]["sentinel"]), (&Value::Null, &Value::Null));
+        assert_eq!(self.said["dashboard"], Value::Null);
+    }
+
+    /// Where the sentinels of both regions are.
+    fn sentinels(&self) -> Vec<Value> {
+        let regions = self.said["regions"].as_array().expect("regions");
+        regions.iter().map(|region| region["sentinel"].clone()).collect()
     }
 
     fn interrupt(mut self) {
@@ -66,9 +79,9 @@ impl Dev {
     }
 }
 
-fn get(address: &str) -> String {
+fn get(address: &str, host: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
-    write!(stream, "GET / HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").expect("it reads");
+    write!(stream, "GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").expect("it reads");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("it answers");
     answer
@@ -92,7 +105,7 @@ fn nothing_is_left_of_dev_when_it_is_killed_and_the_next_goes_on() {
     let home = directory.path().join("state");
     let mut first = Dev::start(&home, &[]);
     first.all_answer();
-    assert_eq!(of_directory(&home).len(), 8, "four workloads, and a keeper each");
+    assert_eq!(of_directory(&home).len(), 12, "four workloads, two sentinels, and a keeper each");
     first.child.kill().expect("it is killed");
     first.child.wait().expect("it ends");
     let killed = Instant::now();
@@ -103,9 +116,10 @@ fn nothing_is_left_of_dev_when_it_is_killed_and_the_next_goes_on() {
     let second = Dev::start(&home, &[]);
     second.all_answer();
     assert_eq!(second.said["token"], first.said["token"], "it goes on where it was");
+    assert_eq!(second.sentinels(), first.sentinels(), "a Service is where it was");
     let pods =
         |region: &str| fs::read_dir(home.join("local").join(region).join("pods")).expect("pods").count();
-    assert_eq!((pods("eu"), pods("us")), (2, 2), "what the first left is gone");
+    assert_eq!((pods("eu"), pods("us")), (3, 3), "what the first left is gone");
     second.interrupt();
     assert_eq!(of_directory(&home), [] as [u32; 0]);
 }

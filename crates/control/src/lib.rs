@@ -27,6 +27,7 @@ pub mod workflow;
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use connectrpc::{CompressionPolicy, ConnectRpcService, Limits};
+use model::name::LabelValue;
 use runtime::{
     clock::Clock,
     http::{HttpConfig, Port, Server},
@@ -173,6 +174,11 @@ impl Control {
     /// The file that holds the first admin's token, if this start made it.
     pub fn first_token(&self) -> Option<&PathBuf> {
         self.first_token.as_ref()
+    }
+
+    /// The key that new credentials are derived with.
+    pub fn credential_key(&self) -> &LabelValue {
+        self.shared.keys.newest()
     }
 
     pub fn store(&self) -> &Store {

@@ -1,12 +1,15 @@
-//! The sample: one workspace with one deployment, written into the store directly while there is no API to ask for it.
+//! The sample: one workspace with one deployment, a route to it and sentinels, written into the store directly while
+//! there is no API to ask for it.
 
 use model::{
     deployment::{Command, Deployment, DesiredState, Git, Healthcheck, Progress, Protocol, Shutdown, Status},
     environment::{Environment, Settings},
-    id::{AppId, DeploymentId, EnvironmentId, ProjectId, WorkspaceId},
-    name::{Placement, Port},
+    id::{AppId, DeploymentId, EnvironmentId, ProjectId, SentinelId, WorkspaceId},
+    name::{Hostname, LabelValue, Placement, Port},
     project::{App, Project, Quotas, Workspace},
-    size::{Replicas, Resources, Scaling},
+    route::{Affinity, Follows, Naming, Route, Subject, Targets},
+    sentinel::{self, Generation, Sentinel},
+    size::{CpuMillis, MemoryMib, Replicas, Resources, Scaling},
     time::Millis,
     topology::Topology,
 };
@@ -24,22 +27,39 @@ pub fn deployment_id() -> DeploymentId {
     DeploymentId::new(MILLIS, NUMBER)
 }
 
-/// Writes the sample, with so many instances in each place, unless it is there; says whether it was written.
-pub async fn sample(
-    store: &Store,
-    clock: &Clock,
-    random: &Random,
-    places: &[Placement],
-    replicas: Replicas,
-) -> Result<bool> {
-    match store.deployment(deployment_id()).await {
-        Ok(_) => return Ok(false),
-        Err(Error::NotFound(_)) => {}
-        Err(error) => return Err(error),
+pub fn environment_id() -> EnvironmentId {
+    EnvironmentId::new(MILLIS, NUMBER)
+}
+
+/// The sentinels of the sample in the place that is this one in the list.
+pub fn sentinel_id(nth: usize) -> SentinelId {
+    SentinelId::new(MILLIS + u64::try_from(nth).expect("places are few"), NUMBER)
+}
+
+/// The name that its live route answers to.
+pub fn hostname() -> Hostname {
+    Sample::at(Millis(0)).route().hostname
+}
+
+/// Where the sample runs, how many instances it has in each place, and which of the control plane's keys the
+/// credentials of its sentinels are derived with.
+pub struct Wanted<'a> {
+    pub places: &'a [Placement],
+    pub replicas: Replicas,
+    pub key: &'a LabelValue,
+}
+
+/// Writes the sample unless all of it is there; says whether it was written.
+pub async fn sample(store: &Store, clock: &Clock, random: &Random, wanted: &Wanted<'_>) -> Result<bool> {
+    let Wanted { places, replicas, key } = wanted;
+    let replicas = *replicas;
+    if found(store.route(&hostname()).await)?.is_some() {
+        return Ok(false);
     }
     let draft = Events::new(clock, random).draft();
     let cause = Cause { change: Some(draft.change()), at: draft.at() };
-    let sample = Sample::at(draft.at());
+    let before = found(store.deployment(deployment_id()).await)?;
+    let sample = Sample::at(before.map_or(draft.at(), |(deployment, _)| deployment.created_at));
     let written = store.retry(async || {
         let regions = store.regions().await?;
         let mut write = store.begin().await?;
@@ -48,7 +68,8 @@ pub async fn sample(
         write.put_app(&sample.app, draft.at()).await?;
         write.put_environment(&sample.environment, &cause).await?;
         write.put_deployment(&sample.deployment, &sample.progress).await?;
-        for place in places {
+        write.put_route(&sample.route(), &cause).await?;
+        for (nth, place) in places.iter().enumerate() {
             if !regions.iter().any(|region| region.key == place.region) {
                 write.put_region(&place.region, true, draft.at()).await?;
             }
@@ -61,10 +82,19 @@ pub async fn sample(
                 desired: DesiredState::Running,
             };
             write.put_topology(&topology, &sample.deployment, Status::Ready, &cause).await?;
+            write.put_sentinel(&sample.sentinel(nth, place, key), &cause).await?;
         }
         write.commit().await
     });
     written.await.map(|_| true)
+}
+
+fn found<T>(read: Result<T>) -> Result<Option<T>> {
+    match read {
+        Ok(found) => Ok(Some(found)),
+        Err(Error::NotFound(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The rows of the sample.
@@ -84,7 +114,7 @@ impl Sample {
         let health = Some(Healthcheck::get("/health".parse().expect("a good path")));
         let workspace = WorkspaceId::new(MILLIS, NUMBER);
         let (project, app) = (ProjectId::new(MILLIS, NUMBER), AppId::new(MILLIS, NUMBER));
-        let (environment, id) = (EnvironmentId::new(MILLIS, NUMBER), deployment_id());
+        let (environment, id) = (environment_id(), deployment_id());
         Sample {
             workspace: Workspace {
                 id: workspace,
@@ -143,6 +173,51 @@ impl Sample {
                 desired: DesiredState::Running,
                 reason: None,
                 updated_at: at,
+            },
+        }
+    }
+
+    /// What everybody is led to who asks for the app.
+    fn route(&self) -> Route {
+        let naming = Naming {
+            workspace: &self.workspace.slug,
+            project: &self.project.slug,
+            app: &self.app.slug,
+            app_id: self.app.id,
+        };
+        let label = naming.candidates(Subject::Live).swap_remove(0);
+        Route {
+            environment: self.environment.id,
+            hostname: format!("{label}.localhost").parse().expect("a label under localhost"),
+            targets: Targets::one(self.deployment.id),
+            previous: None,
+            follows: Follows::Live,
+            affinity: Affinity::None,
+        }
+    }
+
+    fn sentinel(&self, nth: usize, place: &Placement, key: &LabelValue) -> Sentinel {
+        let (id, Environment { workspace, project, app, .. }) = (sentinel_id(nth), &self.environment);
+        let k8s_name = id.kubernetes_name();
+        Sentinel {
+            id,
+            workspace: *workspace,
+            project: *project,
+            app: *app,
+            environment: self.environment.id,
+            placement: place.clone(),
+            address: Sentinel::address_of(&k8s_name),
+            k8s_name,
+            desired: sentinel::Desired {
+                state: DesiredState::Running,
+                image: "krane/sentinel:1".parse().expect("a good image"),
+                replicas: Replicas::ONE,
+                cpu: CpuMillis::DEFAULT,
+                memory: MemoryMib::DEFAULT,
+                credential: Generation::default(),
+                gossip: Generation::default(),
+                key: key.clone(),
+                settings: "".into(),
             },
         }
     }

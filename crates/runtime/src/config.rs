@@ -13,6 +13,7 @@
 
 mod decode;
 pub mod duration;
+mod effective;
 mod error;
 mod fault;
 mod reading;
@@ -23,7 +24,7 @@ mod stand_in;
 mod tests;
 mod tree;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::Serialize;
@@ -131,6 +132,18 @@ impl<T> Loaded<T> {
     /// The whole configuration in force as TOML, defaults included and secrets left out.
     pub fn effective(&self) -> &str {
         &self.effective
+    }
+
+    /// The keys whose values are others than in `before`. Of a secret nobody can see that from here.
+    pub fn changed_since(&self, before: &Self) -> Vec<String> {
+        let (new, old) = (effective::flat(&self.effective), effective::flat(&before.effective));
+        let keys: BTreeSet<&String> = new.keys().chain(old.keys()).collect();
+        keys.into_iter().filter(|key| new.get(*key) != old.get(*key)).cloned().collect()
+    }
+
+    /// Shows these keys from now on as `new` has them. The value is the caller's business.
+    pub fn show(&mut self, new: &Self, keys: &[String]) {
+        self.effective = effective::merged(&self.effective, &new.effective, keys);
     }
 }
 

@@ -12,6 +12,8 @@ type Labels = [(&'static str, &'static str); 2];
 #[derive(Clone, Debug)]
 pub struct RouteMetrics {
     pub is_connected: Gauge,
+    /// 1 from a start with what was kept until the control plane is heard.
+    pub is_from_disk: Gauge,
     pub routes: Gauge,
     pub version: Gauge,
     pub lost: Counter,
@@ -45,6 +47,8 @@ impl RouteMetrics {
     pub fn new(metrics: &Metrics) -> RouteMetrics {
         RouteMetrics {
             is_connected: metrics.gauge("sentinel_routes_connected", "Whether the control plane is heard"),
+            is_from_disk: metrics
+                .gauge("sentinel_routes_from_disk", "Whether the routing table is the one kept on disk"),
             routes: metrics.gauge("sentinel_routes", "Hostnames in the routing table"),
             version: metrics.gauge("sentinel_routes_version", "The version of the routing table"),
             lost: metrics.counter("sentinel_routes_lost", "Streams of routes that ended"),
@@ -54,6 +58,14 @@ impl RouteMetrics {
             keep_failures: metrics
                 .counter("sentinel_routes_keep_failures", "Tables that could not be written"),
         }
+    }
+}
+
+impl RouteMetrics {
+    /// The control plane has said something: what is in force is what it says.
+    pub fn heard(&self) {
+        self.is_connected.set(1);
+        self.is_from_disk.set(0);
     }
 }
 

@@ -72,6 +72,11 @@ impl Control {
         &self.caller
     }
 
+    /// Presents another token from now on, in all clones; streams that are open are not touched.
+    pub fn present(&self, token: &Bearer) {
+        self.replicas.present(token);
+    }
+
     /// Renews the lease of the caller's place, and begins a term when asked to.
     pub async fn heartbeat(&self, heartbeat: &Heartbeat) -> Result<Answer, CallError> {
         let request = proto::HeartbeatRequest::from(heartbeat);

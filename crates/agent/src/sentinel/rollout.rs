@@ -12,6 +12,7 @@ use k8s_openapi::{
     apimachinery::pkg::util::intstr::IntOrString,
 };
 use model::{name::Port, sentinel::Sentinel};
+use runtime::config::duration;
 
 use super::{Sentinels, manifests::METRICS};
 use crate::{
@@ -35,7 +36,7 @@ const SECRETS_MODE: i32 = 0o440;
 /// Nobody in particular, but not root.
 const USER: i64 = 65532;
 
-/// A sentinel waits for routing to forget it, and then for its requests to end, 35 seconds in all.
+/// A sentinel waits for routing to forget it, and then for its requests to end, 35 seconds in all at most.
 const GRACE_SECONDS: i64 = 45;
 
 const LIVE: &str = "/_unkey/internal/health/live";
@@ -119,7 +120,7 @@ fn container(kind: &Sentinels, sentinel: &Sentinel) -> Container {
         name: CONTAINER.to_owned(),
         image: Some(desired.image.to_string()),
         args: Some(vec!["sentinel".to_owned()]),
-        env: Some(environment(&kind.control_urls, sentinel)),
+        env: Some(environment(kind, sentinel)),
         env_from: of_operator(&kind.settings),
         liveness_probe: Some(probe(LIVE)),
         readiness_probe: Some(probe(READY)),
@@ -146,10 +147,12 @@ fn container(kind: &Sentinels, sentinel: &Sentinel) -> Container {
 }
 
 /// The settings that differ from one sentinel to the next. None of them is secret.
-fn environment(control_urls: &[String], sentinel: &Sentinel) -> Vec<EnvVar> {
+fn environment(kind: &Sentinels, sentinel: &Sentinel) -> Vec<EnvVar> {
     let region = &sentinel.placement.region;
     // A variable is read as TOML, which a list of texts in JSON is too.
-    let urls = serde_json::to_string(control_urls).expect("a list of texts");
+    let urls = serde_json::to_string(&kind.control_urls).expect("a list of texts");
+    let drain = kind.settings.drain;
+    let drain = (drain != SentinelSettings::DRAIN).then(|| ("DRAIN__DELAY", duration::format(drain)));
     let values = [
         ("CONTROL__URLS", urls),
         ("REGION__PLATFORM", region.platform.to_string()),
@@ -163,7 +166,8 @@ fn environment(control_urls: &[String], sentinel: &Sentinel) -> Vec<EnvVar> {
     let zone = format!("metadata.labels['{}']", pod::ZONE);
     let own =
         [pod::variable_from(&name("INSTANCE_ID"), "metadata.name"), pod::variable_from(&name("ZONE"), &zone)];
-    values.iter().map(|(key, value)| pod::variable(&name(key), value)).chain(own).collect()
+    let values = values.into_iter().chain(drain);
+    values.map(|(key, value)| pod::variable(&name(key), &value)).chain(own).collect()
 }
 
 /// What the operator may have put into the namespace for all sentinels.

@@ -91,12 +91,13 @@ pub fn sentinels_wanted() -> Vec<(&'static str, SentinelSettings, Sentinel)> {
     large.desired.image = "registry.example/krane/sentinel:2".parse().expect("an image");
     large.desired.cpu = CpuMillis::new(2000).expect("a size");
     large.desired.memory = MemoryMib::new(1024).expect("a size");
-    large.desired.settings = "log = \"debug\"\n".into();
+    large.desired.settings = "log.levels = \"debug\"\n".into();
     large.desired.gossip = Generation(7);
     let near = SentinelSettings {
         toleration: String::new(),
         node_selector: [("zone".to_owned(), "edge".to_owned())].into(),
         min_ready: Duration::ZERO,
+        drain: Duration::from_secs(1),
         redis_secret: String::new(),
         clickhouse_secret: String::new(),
         requests_from: ["cluster", "10.0.0.0/8", "namespace:edge"].map(str::to_owned).into(),

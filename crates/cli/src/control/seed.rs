@@ -4,7 +4,10 @@ use std::io::Write as _;
 
 use anyhow::Context as _;
 use clap::Args;
-use control::seed;
+use control::{
+    config::ControlConfig,
+    seed::{self, Wanted},
+};
 use model::{
     name::{Placement, RegionChoice},
     size::Replicas,
@@ -19,7 +22,7 @@ const EXAMPLES: &str = "Examples:
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Seed {
-    /// A workspace with one deployment, of the image krane/sample
+    /// A workspace with one deployment of the image krane/sample, a route to it, and a sentinel in each place
     #[arg(long, required = true)]
     sample: bool,
     /// Where it shall run; a shard can follow, as in aws/us-east-1:b
@@ -31,7 +34,7 @@ pub(super) struct Seed {
 }
 
 impl Seed {
-    pub(super) async fn run(&self, opened: &Opened) -> anyhow::Result<()> {
+    pub(super) async fn run(&self, opened: &Opened, config: &ControlConfig) -> anyhow::Result<()> {
         let Opened { store, clock, random, .. } = opened;
         let place = |choice: &RegionChoice| {
             let RegionChoice { region, shard } = choice.clone();
@@ -39,7 +42,9 @@ impl Seed {
         };
         let places: Vec<Placement> = self.region.iter().map(place).collect();
         let replicas = Replicas::new(self.replicas.into()).context("--replicas")?;
-        let written = seed::sample(store, clock, random, &places, replicas).await;
+        let key = control::keys::newest(config, random)?;
+        let wanted = Wanted { places: &places, replicas, key: &key };
+        let written = seed::sample(store, clock, random, &wanted).await;
         let is_new = written.context("the sample cannot be written")?;
         let said = if is_new { "is written" } else { "was there before" };
         Ok(writeln!(std::io::stdout(), "{} {said}", seed::deployment_id())?)

@@ -1,15 +1,22 @@
 //! What `krane dev` says once everything runs.
 
-use std::time::Duration;
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use agent::cluster::local::process::services::{self, Addresses};
 use control::seed;
 use model::{
+    id::SentinelId,
     instance::{Record, Status},
-    name::Placement,
+    name::{Namespace, Placement, Port},
 };
 use runtime::clock::{Clock, Timestamp};
 use serde_json::json;
 use store::Store;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    sync::watch,
+};
 
 /// All that whoever started it wants to know.
 pub(super) struct Greeting {
@@ -23,28 +30,48 @@ pub(super) struct Greeting {
     pub regions: Vec<Region>,
 }
 
-/// A region with the addresses of the sample's instances that run there.
+/// A region with the addresses of the sample's instances that run there, and of the sentinel that leads to them.
 pub(super) struct Region {
     pub place: Placement,
     pub instances: Vec<String>,
+    /// Only once a request came through.
+    pub sentinel: Option<SocketAddr>,
+}
+
+/// Where requests come into a region.
+pub(super) struct Door {
+    pub place: Placement,
+    pub sentinel: SentinelId,
+    pub services: watch::Receiver<Arc<Addresses>>,
 }
 
 /// How long the sample may take to run before we say what there is.
 const PATIENCE: Duration = Duration::from_secs(10);
-const AGAIN: Duration = Duration::from_millis(50);
+const AGAIN: Duration = Duration::from_millis(20);
 
-/// Waits until the sample runs in all of these places, or for a while. What was seen before `since` is of an earlier run.
+/// More than the head of an answer to us can have.
+const ANSWER_BYTES: u64 = 64 * 1024;
+
+/// Waits until the sample runs and answers in all of these places, or for a while. What was seen before `since` is of an
+/// earlier run.
 pub(super) async fn regions(
     store: &Store,
     clock: &Clock,
-    places: &[Placement],
+    doors: &[Door],
     count: usize,
     since: Timestamp,
 ) -> Vec<Region> {
     let until = clock.instant() + PATIENCE;
+    let mut answered = vec![None; doors.len()];
     loop {
-        let regions = running(store, places, since).await;
-        let is_whole = regions.iter().all(|region| region.instances.len() >= count);
+        let mut regions = running(store, doors, since).await;
+        for ((region, door), answered) in regions.iter_mut().zip(doors).zip(&mut answered) {
+            if answered.is_none() && region.instances.len() >= count {
+                *answered = door.answers().await;
+            }
+            region.sentinel = *answered;
+        }
+        let is_whole = regions.iter().all(|region| region.sentinel.is_some());
         if is_whole || clock.instant() >= until {
             return regions;
         }
@@ -52,33 +79,62 @@ pub(super) async fn regions(
     }
 }
 
-async fn running(store: &Store, places: &[Placement], since: Timestamp) -> Vec<Region> {
+async fn running(store: &Store, doors: &[Door], since: Timestamp) -> Vec<Region> {
     let records = store.instances_of(seed::deployment_id()).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "the store does not say what runs");
         Vec::new()
     });
-    let in_place = |place: &Placement| {
+    let in_place = |Door { place, .. }: &Door| {
         let is_here =
             |record: &&Record| record.placement == *place && record.first_seen_at.0 >= since.millis();
         let here = records.iter().filter(is_here);
         let running = here.filter(|record| record.instance.status == Status::Running);
         let instances = running.filter_map(|record| Some(record.instance.address.as_ref()?.to_string()));
-        Region { place: place.clone(), instances: instances.collect() }
+        Region { place: place.clone(), instances: instances.collect(), sentinel: None }
     };
-    places.iter().map(in_place).collect()
+    doors.iter().map(in_place).collect()
+}
+
+impl Door {
+    /// Where it is, if a request comes through it. The sentinel is asked for its health first, so that it has no more to
+    /// tell of us than this one request.
+    async fn answers(&self) -> Option<SocketAddr> {
+        let name = self.sentinel.kubernetes_name();
+        let door = services::Door::new(Namespace::sentinel().as_str(), name.as_str(), Port::SENTINEL.get());
+        let address = self.services.borrow().get(&door).copied()?;
+        let host = seed::hostname();
+        let is_ready = is_ok(address, host.as_str(), "/_unkey/internal/health/ready").await?;
+        (is_ready && is_ok(address, host.as_str(), "/").await?).then_some(address)
+    }
+}
+
+/// Whether a request is answered with 200; nothing, if it is not answered.
+async fn is_ok(address: SocketAddr, host: &str, path: &str) -> Option<bool> {
+    let asked = async {
+        let mut stream = TcpStream::connect(address).await.ok()?;
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: krane-dev\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).await.ok()?;
+        let mut answer = Vec::new();
+        stream.take(ANSWER_BYTES).read_to_end(&mut answer).await.ok()?;
+        Some(answer.starts_with(b"HTTP/1.1 200 "))
+    };
+    tokio::time::timeout(Duration::from_secs(1), asked).await.ok()?
 }
 
 impl Greeting {
     /// For people.
     pub(super) fn text(&self) -> String {
         let Self { database, directory, position, control, admin, token, regions } = self;
+        let host = seed::hostname();
         let token = token.iter().map(|token| format!("token   {token}\n"));
-        let regions = regions.iter().map(|Region { place, instances }| {
-            let line = match instances.as_slice() {
-                [] => "nothing runs yet".to_owned(),
-                [first, ..] => format!("curl http://{first}/  ({} instances)", instances.len()),
+        let regions = regions.iter().map(|Region { place, instances, sentinel }| {
+            let line = match sentinel {
+                Some(address) => format!("curl -H 'Host: {host}' http://{address}/"),
+                None => "nothing answers yet".to_owned(),
             };
-            format!("region  {:<10}  {line}\n", place.region.to_string())
+            format!("region  {:<10}  {line}  ({} instances)\n", place.region.to_string(), instances.len())
         });
         let rest: Vec<String> = token.chain(regions).collect();
         format!(
@@ -93,7 +149,7 @@ impl Greeting {
         let region = |region: &Region| {
             json!({
                 "name": region.place.region.to_string(),
-                "sentinel": null,
+                "sentinel": region.sentinel.map(|address| format!("http://{address}")),
                 "instances": region.instances,
             })
         };
@@ -103,7 +159,7 @@ impl Greeting {
             "admin": self.admin,
             "token": self.token,
             "regions": self.regions.iter().map(region).collect::<Vec<_>>(),
-            "hostnames": [],
+            "hostnames": [seed::hostname().as_str()],
         });
         format!("{line}\n")
     }

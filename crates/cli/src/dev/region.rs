@@ -1,9 +1,9 @@
 //! One region of `krane dev`: its token, its local cluster, and the agent that keeps it.
 
-use std::{net::SocketAddr, path::Path, time::Duration};
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use agent::{
-    cluster::local::process::{LocalConfig, ports::Ports},
+    cluster::local::process::{LocalConfig, ports::Ports, services::Addresses},
     config::{AgentConfig, ControlPlaneConfig},
 };
 use anyhow::Context as _;
@@ -16,6 +16,7 @@ use model::{
     token::Scope,
 };
 use runtime::{config::SecretString, shutdown::Tasks};
+use tokio::sync::watch;
 
 use crate::{
     agent::{build, open_machine},
@@ -42,8 +43,15 @@ pub(super) fn place(region: &str) -> Placement {
     region.shard(model::name::Shard::default())
 }
 
+/// A region that runs.
+pub(super) struct Region {
+    pub agent: Begun,
+    /// Where the Services of its cluster are.
+    pub services: watch::Receiver<Arc<Addresses>>,
+}
+
 /// Starts the agent of a place on a cluster of its own.
-pub(super) async fn start(place: &Placement, around: &Surroundings<'_>) -> anyhow::Result<Begun> {
+pub(super) async fn start(place: &Placement, around: &Surroundings<'_>) -> anyhow::Result<Region> {
     let token = token(place, around).await?;
     let config = config(place, around, token);
     let effective = format!("region = \"{}\"\n", place.region);
@@ -53,7 +61,7 @@ pub(super) async fn start(place: &Placement, around: &Surroundings<'_>) -> anyho
     let machine = open_machine(&config, local, around.ports.clone(), &process, around.pods)?;
     let caller = ::agent::caller(&config, &process.random);
     let agent = build(config, caller, machine.local, &process).await?;
-    Ok(process.begin("agent", agent.run()))
+    Ok(Region { agent: process.begin("agent", agent.run()), services: machine.services })
 }
 
 /// The token of a place's agent: made once, and kept where nobody else may look.
@@ -94,5 +102,6 @@ fn config(place: &Placement, around: &Surroundings<'_>, token: SecretString) -> 
     config.workload.drain = Duration::from_secs(1);
     config.sentinel.toleration = String::new();
     config.sentinel.min_ready = Duration::ZERO;
+    config.sentinel.drain = Duration::ZERO;
     config
 }

@@ -100,6 +100,11 @@ impl<T> Reader<T> {
         self.cursor
     }
 
+    /// Whether the table is all that the cursor stands for: nothing waits for the rest of its picture.
+    pub fn is_whole(&self) -> bool {
+        self.pending.is_empty()
+    }
+
     /// Floor and `since` as the last bookmark told them; nothing before the first.
     pub fn position(&self) -> Option<Position> {
         self.position

@@ -80,6 +80,23 @@ pub async fn run_until(
     Ended { cause, drained, is_forced, failure: tasks.failure() }
 }
 
+/// SIGHUP, by which a process is asked to read its settings again.
+pub struct Hangups(tokio::signal::unix::Signal);
+
+impl Hangups {
+    /// From now on SIGHUP does not end the process.
+    pub fn listen() -> io::Result<Self> {
+        signal(SignalKind::hangup()).map(Self)
+    }
+
+    /// Waits for the next one.
+    pub async fn next(&mut self) {
+        if self.0.recv().await.is_none() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
 impl Ended {
     /// Whether it was asked for, every task ended by itself and none failed: what the exit code should say.
     pub fn is_clean(&self) -> bool {

@@ -74,7 +74,8 @@ impl Disk {
         self.directory.join(NAME)
     }
 
-    /// Keeps what a reader holds. A reader that has never heard everything has nothing worth keeping.
+    /// Keeps what a reader holds. A reader that has never heard everything has nothing worth keeping, and one in the
+    /// middle of a picture will have: its cursor has passed what its table does not show yet.
     pub async fn keep(&self, reader: &Reader<Held<Routed>>) -> Result<(), DiskError> {
         let Some(bytes) = self.write(reader) else { return Ok(()) };
         let (directory, path) = (self.directory.clone(), self.path());
@@ -94,7 +95,7 @@ impl Disk {
     }
 
     fn write(&self, reader: &Reader<Held<Routed>>) -> Option<Vec<u8>> {
-        let Cursor { history, version } = reader.cursor();
+        let Cursor { history, version } = reader.is_whole().then(|| reader.cursor())?;
         let known = reader.iter().filter_map(|(_, standing)| match standing {
             Standing::Known { version, state: Ok(routed) } => Some(pack(routed, *version)),
             // What cannot be read is asked for again: without it the census will not agree.

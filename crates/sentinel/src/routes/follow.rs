@@ -30,6 +30,9 @@ pub struct Follower<S: Source<State = Routed>> {
 /// Changes that follow each other within this are kept together.
 const DEBOUNCE: Duration = Duration::from_secs(1);
 
+/// What health says after a start without the control plane.
+const KEPT: &str = "routes are those kept on disk";
+
 /// A follower that goes on from what was kept.
 pub fn resume<S: Source<State = Routed>>(
     kept: Option<Reader<Held<Routed>>>,
@@ -45,7 +48,8 @@ impl<S: Source<State = Routed>> Follower<S> {
     pub fn publish_kept(&self) {
         if self.follow.reader().cursor().history.is_some() {
             self.publish();
-            self.component.degraded("routes are those kept on disk; the control plane was not heard yet");
+            self.metrics.is_from_disk.set(1);
+            self.component.degraded(format!("{KEPT}; the control plane was not heard yet"));
         }
     }
 
@@ -85,11 +89,11 @@ impl<S: Source<State = Routed>> Follower<S> {
             Step::Published(_) => {
                 self.publish();
                 self.component.ready();
-                self.metrics.is_connected.set(1);
+                self.metrics.heard();
                 true
             }
             Step::Progress => {
-                self.metrics.is_connected.set(1);
+                self.metrics.heard();
                 let has_table = self.follow.reader().cursor().history.is_some();
                 if has_table {
                     self.component.ready();
@@ -110,7 +114,9 @@ impl<S: Source<State = Routed>> Follower<S> {
                 self.metrics.lost.inc();
                 if self.follow.reader().cursor().history.is_some() {
                     // It can serve, so it stays ready: an outage above must not take every sentinel out at once.
-                    self.component.degraded(format!("the control plane is not heard: {reason}"));
+                    let kept = if self.metrics.is_from_disk.get() == 1 { [KEPT, "; "] } else { ["", ""] };
+                    self.component
+                        .degraded(format!("{}the control plane is not heard: {reason}", kept.concat()));
                 }
                 false
             }

@@ -227,6 +227,26 @@ fn a_reader_that_knows_nothing_keeps_nothing() {
     assert!(!disk.path().exists());
 }
 
+#[test]
+fn half_a_picture_is_not_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = disk::Disk::new(directory.path(), EnvironmentId::sample(1), Placement::sample());
+    let mut reader = told(&[deployment(1, &["a-1"])]);
+    block_on(disk.keep(&reader)).unwrap();
+    let (next, last) = (deployment(2, &["b-1"]), deployment(3, &["c-1"]));
+    let change = |routed: &Routed, version, end| {
+        let (key, state) = (wire::route::key(routed), Ok(routed.clone()));
+        Event::Apply(Change { key, version: Version::new(version), state, end })
+    };
+    reader.receive(change(&next, 101, false)).unwrap();
+    block_on(disk.keep(&reader)).unwrap();
+    let kept = || disk.load().unwrap().unwrap();
+    assert_eq!((kept().cursor().version, kept().iter().count()), (Version::new(100), 1));
+    reader.receive(change(&last, 102, true)).unwrap();
+    block_on(disk.keep(&reader)).unwrap();
+    assert_eq!((kept().cursor().version, kept().iter().count()), (Version::new(102), 3));
+}
+
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }

@@ -46,7 +46,8 @@ pub(super) type Transport = SharedHttp2Connection;
 /// All replicas of one store.
 pub(super) struct Replicas {
     all: Vec<Replica>,
-    authorization: HeaderValue,
+    /// What every call and every stream that is opened from now on presents.
+    authorization: Mutex<HeaderValue>,
     connector: Connector,
     clock: Clock,
     random: Random,
@@ -102,12 +103,13 @@ impl Replicas {
             check(problems.field("urls").index(index), url);
         }
         problems.finish(())?;
-        let mut authorization = HeaderValue::try_from(format!("Bearer {}", token.reveal()))
-            .expect("a token is letters, digits, '_', '.' and '-'");
-        // It is neither printed nor kept in a table of headers.
-        authorization.set_sensitive(true);
+        let authorization = Mutex::new(authorization(token));
         let all = urls.into_iter().map(|uri| Replica { uri, line: Mutex::default() }).collect();
         Ok(Replicas { all, authorization, connector: Connector(connector), clock, random })
+    }
+
+    pub(super) fn present(&self, token: &Bearer) {
+        *self.authorization.lock().unwrap_or_else(PoisonError::into_inner) = authorization(token);
     }
 
     pub(super) fn urls(&self) -> impl Iterator<Item = &Uri> {
@@ -134,8 +136,8 @@ impl Replicas {
         let number = line.number;
         let connect = || connect(self.connector.clone(), replica.uri.clone());
         let connection = line.connection.get_or_insert_with(connect).clone();
-        let config = ClientConfig::new(replica.uri.clone())
-            .with_default_header(AUTHORIZATION, self.authorization.clone());
+        let authorization = self.authorization.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let config = ClientConfig::new(replica.uri.clone()).with_default_header(AUTHORIZATION, authorization);
         let clients = Clients {
             cluster: ClusterServiceClient::new(connection.clone(), config.clone()),
             routing: RoutingServiceClient::new(connection, config),
@@ -170,6 +172,14 @@ impl Chosen {
     pub(super) fn answered(&self) {
         self.replicas.all[self.index].line().failed_at = None;
     }
+}
+
+/// It is neither printed nor kept in a table of headers.
+fn authorization(token: &Bearer) -> HeaderValue {
+    let mut value = HeaderValue::try_from(format!("Bearer {}", token.reveal()))
+        .expect("a token is letters, digits, '_', '.' and '-'");
+    value.set_sensitive(true);
+    value
 }
 
 /// From the first on in a circle, but those that failed lately come last.
