@@ -5,7 +5,10 @@ mod deploy;
 use model::{
     cluster::{ApplyError, Epoch, HeldBack, ListHash},
     event::{Event, EventKind, Field, Subject},
-    id::{ChangeId, DeploymentId, EventId, NetworkPolicyId, RolloutId, SentinelId, WorkflowId},
+    id::{
+        AppId, ChangeId, DeploymentId, EnvironmentId, EventId, NetworkPolicyId, ProjectId, RolloutId,
+        SentinelId, WorkflowId,
+    },
     kind::Kind,
     name::{Line, Placement},
     time::Millis,
@@ -59,6 +62,19 @@ impl Draft {
     /// The id of a deployment that may come to be with it.
     pub fn deployment(&self) -> DeploymentId {
         DeploymentId::from_u128(self.id.as_u128())
+    }
+
+    /// The ids of what a document may need above its deployment.
+    pub fn project(&self) -> ProjectId {
+        ProjectId::from_u128(self.id.as_u128())
+    }
+
+    pub fn app(&self) -> AppId {
+        AppId::from_u128(self.id.as_u128())
+    }
+
+    pub fn environment(&self) -> EnvironmentId {
+        EnvironmentId::from_u128(self.id.as_u128())
     }
 
     /// The id of a workflow that may come to be with it.

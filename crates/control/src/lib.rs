@@ -9,6 +9,7 @@
 //!                    └─▶ rest ──▶ what users ask for, and change
 //! ```
 
+pub mod apply;
 pub mod auth;
 pub mod config;
 pub mod deploy;

@@ -5,6 +5,7 @@
 //!                                                                 └─▶ change: once, audited, one commit
 //! ```
 
+mod apply;
 mod apps;
 mod audit;
 pub(crate) mod call;
@@ -70,6 +71,7 @@ pub(crate) static TABLE: &[&[Route]] = &[
     requests::ROUTES,
     tokens::ROUTES,
     audit::ROUTES,
+    apply::ROUTES,
 ];
 
 /// What every handler may use.

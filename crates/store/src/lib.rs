@@ -26,6 +26,7 @@ mod keys;
 mod leases;
 mod listing;
 mod network_policies;
+mod path;
 mod place;
 mod projects;
 mod reports;
@@ -63,6 +64,7 @@ pub use self::{
     keys::{KeyHash, Keyspace, StoredKey},
     leases::{Begun, Expired, Lease, Renewal, Renewed, Served},
     network_policies::{ListedPolicy, NetworkPolicyFilter},
+    path::Path,
     place::Cause,
     projects::Stored,
     reports::Taken,

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{
     problem::Code,
     route::{Allow, Input, Output, Route, routes},
-    schema::{Kind, Presence, Property, Shape, nullable, required},
+    schema::{Kind, Presence, Property, Shape, nullable, optional, required},
 };
 
 /// What every error looks like.
@@ -34,6 +34,8 @@ static FIELD_PROBLEM: Shape = Shape {
     properties: &[
         required("field", Kind::Text { min: 0, max: 65536 }, "Its path, `scaling.min`; empty for the whole."),
         required("problem", Kind::Text { min: 1, max: 65536 }, "What is wrong with it."),
+        optional("line", Kind::Integer { min: 1, max: i64::MAX }, "Where it is, if it is in a document."),
+        optional("column", Kind::Integer { min: 1, max: i64::MAX }, "Where in that line."),
     ],
 };
 

@@ -6,9 +6,10 @@ use http::{
     header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use model::invalid::Invalid;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::request_id::{self, RequestId};
+use crate::document::{Fault, Faults, Position};
 
 /// Why a request was not done.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub struct Problem {
     code: Code,
     detail: String,
     errors: Vec<model::invalid::Problem>,
+    /// Where each error is, if it is in a document.
+    places: Vec<Position>,
     retry_after: Option<u32>,
     allow: Option<String>,
 }
@@ -120,7 +123,14 @@ codes! {
 
 impl Problem {
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), errors: Vec::new(), retry_after: None, allow: None }
+        Self {
+            code,
+            detail: detail.into(),
+            errors: Vec::new(),
+            places: Vec::new(),
+            retry_after: None,
+            allow: None,
+        }
     }
 
     /// Nothing is there, or nothing that the caller may know of: both look the same.
@@ -131,6 +141,19 @@ impl Problem {
     /// An input with all that is wrong in it.
     pub fn invalid(invalid: &Invalid) -> Self {
         Self::with_errors(Code::Invalid, "the request has fields that are not right", invalid)
+    }
+
+    /// A document with all that is wrong in it, and where.
+    pub fn faults(faults: &Faults) -> Self {
+        let error = |fault: &Fault| model::invalid::Problem {
+            field: fault.field.clone(),
+            problem: fault.problem.clone(),
+        };
+        Self {
+            errors: faults.iter().map(error).collect(),
+            places: faults.iter().map(|fault| fault.at).collect(),
+            ..Self::new(Code::Invalid, "the document is not right")
+        }
     }
 
     pub fn quota(invalid: &Invalid) -> Self {
@@ -195,11 +218,9 @@ impl Problem {
 
     /// The answer, which every log line of the request can be found by.
     pub fn into_response(self, request: &RequestId) -> Response<Body> {
-        let errors: Vec<_> = self
-            .errors
-            .iter()
-            .map(|error| json!({ "field": error.field, "problem": error.problem }))
-            .collect();
+        let places = self.places.iter().map(Some).chain(std::iter::repeat(None));
+        let errors: Vec<_> =
+            self.errors.iter().zip(places).map(|(error, place)| show_error(error, place)).collect();
         let body = json!({
             "type": format!("/docs#{}", self.code.as_str()),
             "title": self.code.title(),
@@ -225,6 +246,15 @@ impl Problem {
         }
         response
     }
+}
+
+fn show_error(error: &model::invalid::Problem, place: Option<&Position>) -> Value {
+    let mut shown = json!({ "field": error.field, "problem": error.problem });
+    if let Some(place) = place {
+        shown["line"] = place.line.into();
+        shown["column"] = place.column.into();
+    }
+    shown
 }
 
 #[cfg(test)]

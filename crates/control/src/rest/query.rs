@@ -44,6 +44,10 @@ impl Query {
         self.0.get(name)?.as_str()
     }
 
+    pub fn flag(&self, name: &str) -> Option<bool> {
+        self.0.get(name)?.as_bool()
+    }
+
     pub fn integer(&self, name: &str) -> Option<i64> {
         self.0.get(name)?.as_i64()
     }

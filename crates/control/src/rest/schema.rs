@@ -65,6 +65,8 @@ pub enum Kind {
     Words,
     /// Any JSON object: what is in it is somebody else's.
     Opaque,
+    /// Any JSON at all: what it is depends on something beside it.
+    Any,
 }
 
 /// The words of one of the model's closed choices.
@@ -163,6 +165,7 @@ impl Kind {
             Kind::Boolean => value.is_boolean(),
             Kind::List { max, .. } => value.as_array().is_some_and(|items| items.len() <= *max),
             Kind::Object(_) | Kind::Opaque => value.is_object(),
+            Kind::Any => true,
             Kind::Words => value.as_object().is_some_and(|map| map.values().all(Value::is_string)),
         }
     }
@@ -180,6 +183,7 @@ impl Kind {
             Kind::List { max, .. } if value.is_array() => format!("has at most {max} elements"),
             Kind::List { .. } => format!("must be a list, not {found}"),
             Kind::Object(_) | Kind::Opaque => format!("must be an object, not {found}"),
+            Kind::Any => format!("must be a value, not {found}"),
             Kind::Words => format!("must be an object of texts, not {found}"),
         }
     }

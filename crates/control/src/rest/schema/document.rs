@@ -66,6 +66,7 @@ impl Kind {
             Kind::Object(shape) => shape.reference(),
             Kind::Words => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
             Kind::Opaque => json!({ "type": "object" }),
+            Kind::Any => json!({}),
         }
     }
 
@@ -80,6 +81,8 @@ impl Kind {
 
 fn schema_or_null(schema: Value) -> Value {
     match schema {
+        // Whatever may be anything may be null.
+        Value::Object(map) if map.is_empty() => Value::Object(map),
         Value::Object(mut map) if map.get("type").is_some_and(Value::is_string) => {
             if let Some(choices) = map.get_mut("enum").and_then(Value::as_array_mut) {
                 choices.push(Value::Null);
