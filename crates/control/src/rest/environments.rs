@@ -253,6 +253,7 @@ async fn create(call: Call) -> Result<Reply, Problem> {
 }
 
 async fn update(call: Call) -> Result<Reply, Problem> {
+    call.environment(call.id(0)?).await?;
     let value = call.json()?;
     let read = |before: &Environment| {
         call.read(&value, |reader, problems| {
@@ -281,6 +282,7 @@ async fn delete(call: Call) -> Result<Reply, Problem> {
 }
 
 async fn put_settings(call: Call) -> Result<Reply, Problem> {
+    call.environment(call.id(0)?).await?;
     let value = call.json()?;
     let settings =
         call.read(&value, |reader, problems| Some(settings::from_reader(reader, &mut problems.whole())))?;
@@ -289,6 +291,7 @@ async fn put_settings(call: Call) -> Result<Reply, Problem> {
 }
 
 async fn patch_settings(call: Call) -> Result<Reply, Problem> {
+    call.environment(call.id(0)?).await?;
     let value = call.json()?;
     let read = |before: &Environment| {
         let settings = call

@@ -77,7 +77,7 @@ static GIT: Shape = Shape {
     name: "Git",
     about: "What an image was built from.",
     properties: &[
-        optional("sha", Kind::Text { min: 1, max: 64 }, "The commit."),
+        optional("sha", Kind::Text { min: 40, max: 64 }, "The commit."),
         optional("branch", LINE, "The branch."),
         optional("message", MESSAGE, "The commit's message."),
         optional("author", LINE, "Who wrote it."),

@@ -43,12 +43,15 @@ pub(super) async fn cancel(call: Call) -> Result<Reply, Problem> {
 }
 
 pub(super) async fn rollback(call: Call) -> Result<Reply, Problem> {
+    // Before the body is judged: to a stranger there is nothing to judge it for.
+    call.deployment(call.id(0)?).await?;
     let value = call.json()?;
     let to = call.read(&value, |reader, problems| Some(reader.parse(&mut problems.whole(), "to")))?;
     call.verb(&Verb::Rollback(to)).await
 }
 
 pub(super) async fn scale(call: Call) -> Result<Reply, Problem> {
+    call.deployment(call.id(0)?).await?;
     let value = call.json()?;
     let scale = call.read(&value, read_scale)?;
     call.verb(&Verb::Scale(scale)).await
