@@ -118,7 +118,7 @@ async fn delete(call: Call) -> Result<Reply, Problem> {
         change.write.lock_workspace(workspace).await?;
         call.matches(&etag(change.write.app(id).await?.revision))?;
         let workflow = deploy::delete_app(&mut change.write, &change.draft, id).await?;
-        change.done(Some(workspace), &id, deletion(&id, workflow))
+        Ok(change.done(Some(workspace), &id, deletion(&id, workflow)))
     })
     .await
 }
@@ -159,7 +159,7 @@ async fn create(call: Call) -> Result<Reply, Problem> {
         put.map_err(|error| Stop::from(error).taken("slug", &app.slug))?;
         let stored = change.write.lock_app(id).await?;
         let reply = Reply::created(show(&stored), format!("/v1/apps/{id}"));
-        change.done(Some(app.workspace), &id, reply.with_etag(etag(stored.revision)))
+        Ok(change.done(Some(app.workspace), &id, reply.with_etag(etag(stored.revision))))
     })
     .await
 }
@@ -180,7 +180,7 @@ async fn update(call: Call) -> Result<Reply, Problem> {
         let put = change.write.put_app(&app, at).await;
         put.map_err(|error| Stop::from(error).taken("slug", &app.slug))?;
         let stored = change.write.lock_app(id).await?;
-        change.done(Some(app.workspace), &id, answer(&stored))
+        Ok(change.done(Some(app.workspace), &id, answer(&stored)))
     })
     .await
 }

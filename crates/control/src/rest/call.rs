@@ -149,11 +149,6 @@ impl Call {
         self.matches(&hash_etag(value))
     }
 
-    pub(crate) fn answer_hashed(&self, value: Value) -> Reply {
-        let etag = hash_etag(&value);
-        Reply::json(value).with_etag(etag)
-    }
-
     pub(crate) fn header(&self, name: &HeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
@@ -192,12 +187,18 @@ pub(crate) fn etag(revision: u64) -> String {
 }
 
 fn hash_etag(value: &Value) -> String {
-    let hash = Sha256::digest(value.to_string());
-    let hex: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    format!("\"{hex}\"")
+    let hash: [u8; 32] = Sha256::digest(value.to_string()).into();
+    let (first, _) = hash.split_first_chunk().expect("it has more than eight bytes");
+    format!("\"{:016x}\"", u64::from_be_bytes(*first))
 }
 
 impl Reply {
+    /// What has no revision, with a tag that is a hash of it.
+    pub(crate) fn hashed(value: Value) -> Self {
+        let etag = hash_etag(&value);
+        Self::json(value).with_etag(etag)
+    }
+
     pub(crate) fn json(value: Value) -> Self {
         Self { status: StatusCode::OK, content: Content::Json(value), etag: None, location: None }
     }

@@ -84,8 +84,8 @@ impl Change {
         workspace: Option<WorkspaceId>,
         subject: &dyn std::fmt::Display,
         reply: Reply,
-    ) -> Result<Changed, Stop> {
-        Ok(Changed { change: self, reply, workspace, subject: subject.to_string() })
+    ) -> Changed {
+        Changed { change: self, reply, workspace, subject: subject.to_string() }
     }
 
     pub(crate) fn at(&self) -> Millis {

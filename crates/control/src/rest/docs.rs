@@ -4,9 +4,8 @@ use axum::body::Body;
 use http::Method;
 
 use super::{
-    call::{Call, Reply},
+    call::Reply,
     openapi,
-    problem::Problem,
     route::{Allow, Input, Output, Route},
 };
 
@@ -23,7 +22,7 @@ pub(super) const ROUTES: &[Route] = &[
         query: &[],
         body: Input::Nothing,
         answer: Output::Other("application/json"),
-        handler: |call| Box::pin(document(call)),
+        handler: |_| Box::pin(std::future::ready(Ok(document()))),
     },
     Route {
         method: Method::GET,
@@ -34,14 +33,14 @@ pub(super) const ROUTES: &[Route] = &[
         query: &[],
         body: Input::Nothing,
         answer: Output::Other("text/html; charset=utf-8"),
-        handler: |call| Box::pin(page(call)),
+        handler: |_| Box::pin(std::future::ready(Ok(page()))),
     },
 ];
 
-async fn document(_: Call) -> Result<Reply, Problem> {
-    Ok(Reply::json(openapi::document()))
+fn document() -> Reply {
+    Reply::json(openapi::document())
 }
 
-async fn page(_: Call) -> Result<Reply, Problem> {
-    Ok(Reply::other("text/html; charset=utf-8", Body::from(PAGE)))
+fn page() -> Reply {
+    Reply::other("text/html; charset=utf-8", Body::from(PAGE))
 }

@@ -247,7 +247,7 @@ async fn create(call: Call) -> Result<Reply, Problem> {
         workspace.quotas.check(&used).map_err(|invalid| Problem::quota(&invalid))?;
         let stored = change.write.lock_environment(id).await?;
         let reply = Reply::created(show(&stored), format!("/v1/environments/{id}"));
-        change.done(Some(app.workspace), &id, reply.with_etag(etag(stored.revision)))
+        Ok(change.done(Some(app.workspace), &id, reply.with_etag(etag(stored.revision))))
     })
     .await
 }
@@ -276,7 +276,7 @@ async fn delete(call: Call) -> Result<Reply, Problem> {
         change.write.lock_workspace(workspace).await?;
         call.matches(&etag(change.write.environment(id).await?.revision))?;
         let workflow = deploy::delete_environment(&mut change.write, &change.draft, id).await?;
-        change.done(Some(workspace), &id, deletion(&id, workflow))
+        Ok(change.done(Some(workspace), &id, deletion(&id, workflow)))
     })
     .await
 }
@@ -328,7 +328,7 @@ impl Call {
             let (environment, cause) = (read(&stored.noun)?, change.cause);
             change.write.put_environment(&environment, &cause).await?;
             let stored = change.write.lock_environment(found.id).await?;
-            change.done(Some(found.workspace), &found.id, answer(&stored))
+            Ok(change.done(Some(found.workspace), &found.id, answer(&stored)))
         })
         .await
     }

@@ -1,4 +1,4 @@
-//! The API's description, OpenAPI 3.1, made from the table of routes and the shapes they name.
+//! The API's description, in the form of `OpenAPI` 3.1, made from the table of routes and the shapes they name.
 
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -78,7 +78,7 @@ pub fn document() -> Value {
 
 fn operation(route: &Route) -> Value {
     let mut operation = json!({
-        "operationId": route.name.replace('.', "_").replace('-', "_"),
+        "operationId": route.name.replace(['.', '-'], "_"),
         "tags": [route.resource()],
         "summary": route.about,
         "description": allowed(route.allow),
@@ -187,10 +187,9 @@ fn responses(route: &Route) -> Value {
 /// Every status that a route may be refused with.
 fn refusals(route: &Route) -> Vec<u16> {
     let mut statuses = vec![500, 503];
-    if route.allow != Allow::Anyone {
-        statuses.extend([401, 403, 404, 422, 429]);
-    } else {
-        statuses.push(422);
+    match route.allow {
+        Allow::Anyone => statuses.push(422),
+        Allow::Workspace(_) | Allow::Everywhere(_) => statuses.extend([401, 403, 404, 422, 429]),
     }
     if route.changes() {
         statuses.extend([400, 409, 412]);

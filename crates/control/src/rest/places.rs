@@ -203,13 +203,13 @@ async fn list_clusters(call: Call) -> Result<Reply, Problem> {
 }
 
 async fn get_region(call: Call) -> Result<Reply, Problem> {
-    call.region().await.map(|region| call.answer_hashed(show_region(&region)))
+    call.region().await.map(|region| Reply::hashed(show_region(&region)))
 }
 
 async fn get_cluster(call: Call) -> Result<Reply, Problem> {
     let placement = call.placement()?;
     let cluster = call.rest.store.cluster(&placement).await.map_err(|error| Problem::store(&error))?;
-    Ok(call.answer_hashed(show_cluster(&cluster)))
+    Ok(Reply::hashed(show_cluster(&cluster)))
 }
 
 async fn update_region(call: Call) -> Result<Reply, Problem> {
@@ -221,8 +221,8 @@ async fn update_region(call: Call) -> Result<Reply, Problem> {
         let at = change.at();
         change.write.put_region(&region.key, can_schedule, at).await?;
         let region = Region { key: region.key.clone(), can_schedule };
-        let reply = call.answer_hashed(show_region(&region));
-        change.done(None, &region_id(&region.key), reply)
+        let reply = Reply::hashed(show_region(&region));
+        Ok(change.done(None, &region_id(&region.key), reply))
     })
     .await
 }
@@ -237,8 +237,8 @@ async fn update_cluster(call: Call) -> Result<Reply, Problem> {
         let cause = change.cause;
         change.write.set_can_schedule(&placement, can_schedule, &cause).await?;
         let cluster = Cluster { can_schedule, ..before.clone() };
-        let reply = call.answer_hashed(show_cluster(&cluster));
-        change.done(None, &cluster_id(&placement), reply)
+        let reply = Reply::hashed(show_cluster(&cluster));
+        Ok(change.done(None, &cluster_id(&placement), reply))
     })
     .await
 }
@@ -267,7 +267,7 @@ async fn confirm(call: Call) -> Result<Reply, Problem> {
         let mut cluster = before.clone();
         let meant = cluster.held_back.iter_mut().find(|held| held.kind == kind && held.hash == hash);
         meant.into_iter().for_each(|held| held.confirmed = Some(hash));
-        change.done(None, &cluster_id(&placement), Reply::json(show_cluster(&cluster)))
+        Ok(change.done(None, &cluster_id(&placement), Reply::json(show_cluster(&cluster))))
     })
     .await
 }

@@ -138,7 +138,7 @@ async fn delete(call: Call) -> Result<Reply, Problem> {
         change.write.lock_workspace(workspace).await?;
         call.matches(&etag(change.write.project(id).await?.revision))?;
         let workflow = deploy::delete_project(&mut change.write, &change.draft, id).await?;
-        change.done(Some(workspace), &id, deletion(&id, workflow))
+        Ok(change.done(Some(workspace), &id, deletion(&id, workflow)))
     })
     .await
 }
@@ -177,7 +177,7 @@ async fn create(call: Call) -> Result<Reply, Problem> {
         put.map_err(|error| Stop::from(error).taken("slug", &project.slug))?;
         let stored = change.write.lock_project(id).await?;
         let reply = Reply::created(show(&stored), format!("/v1/projects/{id}"));
-        change.done(Some(project.workspace), &id, reply.with_etag(etag(stored.revision)))
+        Ok(change.done(Some(project.workspace), &id, reply.with_etag(etag(stored.revision))))
     })
     .await
 }
@@ -198,7 +198,7 @@ async fn update(call: Call) -> Result<Reply, Problem> {
         let put = change.write.put_project(&project, at).await;
         put.map_err(|error| Stop::from(error).taken("slug", &project.slug))?;
         let stored = change.write.lock_project(id).await?;
-        change.done(Some(project.workspace), &id, answer(&stored))
+        Ok(change.done(Some(project.workspace), &id, answer(&stored)))
     })
     .await
 }

@@ -120,7 +120,7 @@ async fn list(call: Call) -> Result<Reply, Problem> {
 
 async fn get(call: Call) -> Result<Reply, Problem> {
     let (route, workspace) = call.found_route().await?;
-    Ok(call.answer_hashed(show(&route, workspace)))
+    Ok(Reply::hashed(show(&route, workspace)))
 }
 
 async fn update(call: Call) -> Result<Reply, Problem> {
@@ -138,8 +138,8 @@ async fn update(call: Call) -> Result<Reply, Problem> {
         call.matches_hashed(&show(&before, workspace))?;
         let (route, cause) = (Noun { affinity: affinity.unwrap_or(before.affinity), ..before }, change.cause);
         change.write.put_route(&route, &cause).await?;
-        let reply = call.answer_hashed(show(&route, workspace));
-        change.done(Some(workspace), &route.hostname, reply)
+        let reply = Reply::hashed(show(&route, workspace));
+        Ok(change.done(Some(workspace), &route.hostname, reply))
     })
     .await
 }

@@ -115,7 +115,7 @@ async fn list(call: Call) -> Result<Reply, Problem> {
 
 async fn get(call: Call) -> Result<Reply, Problem> {
     let (sentinel, seen) = call.sentinel().await?;
-    Ok(call.answer_hashed(show(&sentinel, &seen)))
+    Ok(Reply::hashed(show(&sentinel, &seen)))
 }
 
 async fn update(call: Call) -> Result<Reply, Problem> {
@@ -135,8 +135,8 @@ async fn update(call: Call) -> Result<Reply, Problem> {
         })?;
         let (sentinel, cause) = (Sentinel { desired, ..before }, change.cause);
         change.write.put_sentinel(&sentinel, &cause).await?;
-        let reply = call.answer_hashed(show(&sentinel, &seen));
-        change.done(Some(sentinel.workspace), &sentinel.id, reply)
+        let reply = Reply::hashed(show(&sentinel, &seen));
+        Ok(change.done(Some(sentinel.workspace), &sentinel.id, reply))
     })
     .await
 }

@@ -166,7 +166,7 @@ async fn list(call: Call) -> Result<Reply, Problem> {
 
 async fn get(call: Call) -> Result<Reply, Problem> {
     let value = show(&call.token().await?);
-    Ok(call.answer_hashed(value))
+    Ok(Reply::hashed(value))
 }
 
 async fn create(call: Call) -> Result<Reply, Problem> {
@@ -184,7 +184,7 @@ async fn create(call: Call) -> Result<Reply, Problem> {
         let mut value = show(&created.token);
         value["secret"] = created.bearer.reveal().into();
         let id = created.token.id;
-        change.done(workspace, &id, Reply::created(value, format!("/v1/tokens/{id}")))
+        Ok(change.done(workspace, &id, Reply::created(value, format!("/v1/tokens/{id}"))))
     })
     .await
 }
@@ -207,7 +207,7 @@ async fn rotate(call: Call) -> Result<Reply, Problem> {
         let mut value = show(&new);
         value["secret"] = created.bearer.reveal().into();
         let workspace = workspace_of(&new.scope);
-        change.done(workspace, &old.id, Reply::created(value, format!("/v1/tokens/{}", new.id)))
+        Ok(change.done(workspace, &old.id, Reply::created(value, format!("/v1/tokens/{}", new.id))))
     })
     .await
 }
@@ -220,7 +220,7 @@ async fn revoke(call: Call) -> Result<Reply, Problem> {
         if change.write.revoke_token(token.id, cause.at, &cause).await? {
             change.write.put_event(&change.draft.token_revoked(&token)).await?;
         }
-        change.done(workspace_of(&token.scope), &token.id, Reply::nothing())
+        Ok(change.done(workspace_of(&token.scope), &token.id, Reply::nothing()))
     })
     .await
 }

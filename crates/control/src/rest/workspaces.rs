@@ -184,7 +184,7 @@ async fn create(call: Call) -> Result<Reply, Problem> {
         let put = change.write.put_workspace(&workspace, at).await;
         put.map_err(|error| Stop::from(error).taken("slug", &workspace.slug))?;
         let stored = change.write.lock_workspace(id).await?;
-        change.done(Some(id), &id, created(&stored))
+        Ok(change.done(Some(id), &id, created(&stored)))
     })
     .await
 }
@@ -205,7 +205,7 @@ async fn update(call: Call) -> Result<Reply, Problem> {
         let put = change.write.put_workspace(&workspace, at).await;
         put.map_err(|error| Stop::from(error).taken("slug", &workspace.slug))?;
         let stored = change.write.lock_workspace(id).await?;
-        change.done(Some(id), &id, answer(&stored))
+        Ok(change.done(Some(id), &id, answer(&stored)))
     })
     .await
 }
@@ -219,7 +219,7 @@ async fn delete(call: Call) -> Result<Reply, Problem> {
         if !change.write.remove_workspace(id).await? {
             return Err(Problem::new(Code::NotEmpty, "the workspace has projects; remove them first").into());
         }
-        change.done(Some(id), &id, Reply::nothing())
+        Ok(change.done(Some(id), &id, Reply::nothing()))
     })
     .await
 }

@@ -1,6 +1,6 @@
 //! A user of the API: plain HTTP/1.1, one connection each, and every answer held to the shape that is published for it.
 
-use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+use std::{collections::BTreeMap, fmt::Write as _, net::SocketAddr, time::Duration};
 
 use control::rest::{
     openapi::PROBLEM,
@@ -107,16 +107,16 @@ impl User {
         let mut stream = TcpStream::connect(self.address).await.expect("it listens");
         let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n", self.address);
         if let Some(token) = &self.token {
-            head += &format!("authorization: Bearer {token}\r\n");
+            write!(head, "authorization: Bearer {token}\r\n").expect("a text");
         }
         for (name, value) in headers {
-            head += &format!("{name}: {value}\r\n");
+            write!(head, "{name}: {value}\r\n").expect("a text");
         }
         if let Some(body) = body {
             if !headers.iter().any(|(name, _)| *name == "content-type") {
                 head += "content-type: application/json\r\n";
             }
-            head += &format!("content-length: {}\r\n", body.len());
+            write!(head, "content-length: {}\r\n", body.len()).expect("a text");
         }
         let message = format!("{head}\r\n{}", body.unwrap_or_default());
         stream.write_all(message.as_bytes()).await.expect("it reads");

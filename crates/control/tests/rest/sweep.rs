@@ -79,7 +79,7 @@ pub async fn nobody_is_let_in_by_default(database: &Database) {
         text.push('\n');
         check(route, &cells);
     }
-    let text: String = text.lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    let text = text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n") + "\n";
     expect_test::expect_file![GOLDEN].assert_eq(&text);
     plane.end().await;
 }
@@ -106,7 +106,7 @@ async fn ask(user: &User, route: &Route, token: &str) -> Answer {
         path = path.replace(&format!("{{{name}}}"), &fill(name));
     }
     if route.path == "/v1/requests" {
-        path += &format!("?environment_id={}", EnvironmentId::sample(1));
+        write!(path, "?environment_id={}", EnvironmentId::sample(1)).expect("a text");
     }
     let key = "x".repeat(200);
     let headers = [("idempotency-key", key.as_str()), ("if-match", "\"never\"")];

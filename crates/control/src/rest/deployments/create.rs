@@ -44,7 +44,7 @@ pub(super) async fn create(call: Call) -> Result<Reply, Problem> {
         let (made, progress) = change.write.deployment(made.id).await?;
         let mut reply = Reply::accepted(show(&made, &progress));
         reply.location = Some(format!("/v1/deployments/{}", made.id));
-        change.done(Some(made.workspace), &made.id, reply)
+        Ok(change.done(Some(made.workspace), &made.id, reply))
     })
     .await
 }

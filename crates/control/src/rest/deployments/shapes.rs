@@ -222,7 +222,7 @@ pub(in crate::rest) fn show(deployment: &Deployment, progress: &Progress) -> Val
         "port": deployment.port.get(),
         "protocol": deployment.protocol.as_str(),
         "command": deployment.command.words(),
-        "shutdown": write::shutdown(&deployment.shutdown),
+        "shutdown": write::shutdown(deployment.shutdown),
         "health": deployment.health.as_ref().map(write::health),
         "status": progress.status.as_str(),
         "desired_state": progress.desired.as_str(),

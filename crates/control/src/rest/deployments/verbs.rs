@@ -108,7 +108,7 @@ impl Call {
             let about = verb.act(&mut change.write, &change.draft, deployment.id).await?;
             let (about, progress) = change.write.deployment(about).await?;
             let reply = Reply::accepted(show(&about, &progress));
-            change.done(Some(deployment.workspace), &deployment.id, reply)
+            Ok(change.done(Some(deployment.workspace), &deployment.id, reply))
         })
         .await
     }

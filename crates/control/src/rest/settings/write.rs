@@ -17,7 +17,7 @@ pub fn write(settings: &Settings) -> Value {
         "scaling": scaling(&settings.scaling),
         "regions": settings.regions.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "health": settings.health.as_ref().map(health),
-        "shutdown": shutdown(&settings.shutdown),
+        "shutdown": shutdown(settings.shutdown),
         "strategy": strategy(&settings.strategy),
         "hostnames": settings.hostnames.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "secrets": settings.secrets.as_str(),
@@ -51,7 +51,7 @@ pub(in crate::rest) fn health(health: &Healthcheck) -> Value {
     })
 }
 
-pub(in crate::rest) fn shutdown(shutdown: &Shutdown) -> Value {
+pub(in crate::rest) fn shutdown(shutdown: Shutdown) -> Value {
     json!({ "signal": shutdown.signal.as_str(), "grace": shutdown.grace.get() })
 }
 
