@@ -40,7 +40,10 @@ use axum::{
     routing::any,
 };
 use bytes::Bytes;
-use http::{HeaderMap, Response, header::CONTENT_TYPE};
+use http::{
+    HeaderMap, HeaderValue, Response,
+    header::{CONTENT_TYPE, IF_MATCH},
+};
 use runtime::{clock::Clock, http::Closing, random::Random};
 use store::{Store, Tail};
 use tracing::Instrument as _;
@@ -147,6 +150,7 @@ async fn answer(rest: Arc<Rest>, admitted: Admitted, request: Request) -> Result
     let query = query.map_err(|invalid| Problem::invalid(&invalid))?;
     let body = read_body(body, rest.config.limits.body.as_usize()).await?;
     check_format(route, &parts.headers, &body)?;
+    check_tag(&parts.headers)?;
     let closing = parts.extensions.get::<Closing>().cloned();
     let path = parts.uri.path().to_owned();
     (route.handler)(Call {
@@ -168,6 +172,15 @@ async fn read_body(body: Body, limit: usize) -> Result<Bytes, Problem> {
     let read = axum::body::to_bytes(body, limit).await;
     // Whatever else cuts a body short also cuts off whoever would read this.
     read.map_err(|_| Problem::new(Code::TooLarge, format!("a body has at most {limit} bytes")))
+}
+
+/// Refuses a tag that nothing can have.
+fn check_tag(headers: &HeaderMap) -> Result<(), Problem> {
+    let is_tag = |value: &HeaderValue| value.to_str().is_ok_and(|text| !text.trim().is_empty());
+    if headers.get_all(IF_MATCH).iter().all(is_tag) {
+        return Ok(());
+    }
+    Err(Problem::new(Code::Malformed, "If-Match holds one tag or several, in printable ASCII characters"))
 }
 
 /// Refuses a body whose format the route does not read.

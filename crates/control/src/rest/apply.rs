@@ -128,7 +128,7 @@ async fn post(call: Call) -> Result<Reply, Problem> {
         let applied = applied.map_err(stop)?;
         let reply = Reply::json(show(&applied, &project, &document, false));
         let subject = applied.environment;
-        change.done(Some(workspace), &subject, reply)
+        Ok(change.done(Some(workspace), &subject, reply))
     })
     .await
 }

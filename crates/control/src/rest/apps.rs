@@ -169,13 +169,13 @@ async fn update(call: Call) -> Result<Reply, Problem> {
     let value = call.json()?;
     call.change(async |mut change| {
         let stored = change.write.lock_app(id).await?;
-        call.matches(&etag(stored.revision))?;
         let app = call.read(&value, |reader, problems| {
             let (at, before) = (&mut problems.whole(), &stored.noun);
             let slug = reader.parse(at, "slug").unwrap_or_else(|| before.slug.clone());
             let name = reader.parse(at, "name").unwrap_or_else(|| before.name.clone());
             Some(App { slug, name, ..before.clone() })
         })?;
+        call.matches(&etag(stored.revision))?;
         let at = change.at();
         let put = change.write.put_app(&app, at).await;
         put.map_err(|error| Stop::from(error).taken("slug", &app.slug))?;

@@ -324,8 +324,8 @@ impl Call {
         self.change(async |mut change| {
             change.write.lock_workspace(found.workspace).await?;
             let stored = change.write.lock_environment(found.id).await?;
-            self.matches(&etag(stored.revision))?;
             let (environment, cause) = (read(&stored.noun)?, change.cause);
+            self.matches(&etag(stored.revision))?;
             change.write.put_environment(&environment, &cause).await?;
             let stored = change.write.lock_environment(found.id).await?;
             Ok(change.done(Some(found.workspace), &found.id, answer(&stored)))

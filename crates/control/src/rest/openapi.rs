@@ -109,10 +109,16 @@ fn parameters(route: &Route) -> Vec<Value> {
     });
     let query = route.query.iter().map(query_parameter);
     let once = (route.method == Method::POST).then(|| {
-        header("Idempotency-Key", "Done once: the same key again is answered as before, for 24 hours.", 128)
+        header(
+            "Idempotency-Key",
+            "Done once: the same key again is answered as before, for 24 hours.",
+            128,
+            "^[!-~]+$",
+        )
     });
-    let matching = matches!(route.method, Method::PATCH | Method::PUT | Method::DELETE)
-        .then(|| header("If-Match", "The `ETag` that was last seen: done only if it is still so.", 256));
+    let matching = matches!(route.method, Method::PATCH | Method::PUT | Method::DELETE).then(|| {
+        header("If-Match", "The `ETag` that was last seen: done only if it is still so.", 256, "^[ -~]+$")
+    });
     path.chain(query).chain(once).chain(matching).collect()
 }
 
@@ -126,8 +132,8 @@ fn query_parameter(property: &Property) -> Value {
     })
 }
 
-fn header(name: &str, about: &str, max: u32) -> Value {
-    let schema = json!({ "type": "string", "minLength": 1, "maxLength": max, "pattern": "^[!-~]+$" });
+fn header(name: &str, about: &str, max: u32, pattern: &str) -> Value {
+    let schema = json!({ "type": "string", "minLength": 1, "maxLength": max, "pattern": pattern });
     json!({ "name": name, "in": "header", "required": false, "description": about, "schema": schema })
 }
 

@@ -163,7 +163,7 @@ async fn create(call: Call) -> Result<Reply, Problem> {
         let at = &mut problems.whole();
         let asked = reader.parse(at, "workspace_id").or_else(|| call.confined_to());
         let workspace =
-            if reader.has("workspace_id") { asked } else { at.field("workspace_id").required(asked) };
+            if reader.is_given("workspace_id") { asked } else { at.field("workspace_id").required(asked) };
         let (slug, name) = (reader.parse(at, "slug"), reader.parse(at, "name"));
         let (workspace, slug) = workspace.zip(slug)?;
         let name = name.unwrap_or_else(|| name_of(&slug));
@@ -187,13 +187,13 @@ async fn update(call: Call) -> Result<Reply, Problem> {
     let value = call.json()?;
     call.change(async |mut change| {
         let stored = change.write.lock_project(id).await?;
-        call.matches(&etag(stored.revision))?;
         let project = call.read(&value, |reader, problems| {
             let (at, before) = (&mut problems.whole(), &stored.noun);
             let slug = reader.parse(at, "slug").unwrap_or_else(|| before.slug.clone());
             let name = reader.parse(at, "name").unwrap_or_else(|| before.name.clone());
             Some(Project { slug, name, ..before.clone() })
         })?;
+        call.matches(&etag(stored.revision))?;
         let at = change.at();
         let put = change.write.put_project(&project, at).await;
         put.map_err(|error| Stop::from(error).taken("slug", &project.slug))?;

@@ -123,7 +123,6 @@ async fn update(call: Call) -> Result<Reply, Problem> {
     let value = call.json()?;
     call.change(async |mut change| {
         let (before, seen) = change.write.lock_sentinel(found.id).await?;
-        call.matches_hashed(&show(&before, &seen))?;
         let desired = call.read(&value, |reader, problems| {
             let (at, before) = (&mut problems.whole(), &before.desired);
             Some(Desired {
@@ -133,6 +132,7 @@ async fn update(call: Call) -> Result<Reply, Problem> {
                 ..before.clone()
             })
         })?;
+        call.matches_hashed(&show(&before, &seen))?;
         let (sentinel, cause) = (Sentinel { desired, ..before }, change.cause);
         change.write.put_sentinel(&sentinel, &cause).await?;
         let reply = Reply::hashed(show(&sentinel, &seen));

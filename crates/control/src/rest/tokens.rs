@@ -237,7 +237,7 @@ fn read_new(call: &Call, reader: &Reader<'_>, problems: &mut Problems) -> Option
     for name in foreign {
         at.field(name).require(reader.value(name).is_none(), format!("is not for tokens of the kind {kind}"));
     }
-    if !reader.has(own[0]) {
+    if !reader.is_given(own[0]) {
         at.field(own[0]).required(None::<()>);
     }
     let scope = match kind {

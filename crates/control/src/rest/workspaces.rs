@@ -198,9 +198,9 @@ async fn update(call: Call) -> Result<Reply, Problem> {
     }
     call.change(async |mut change| {
         let stored = change.write.lock_workspace(id).await?;
-        call.matches(&etag(stored.revision))?;
         let workspace =
             call.read(&value, |reader, problems| Some(patched(&stored.noun, reader, problems)))?;
+        call.matches(&etag(stored.revision))?;
         let at = change.at();
         let put = change.write.put_workspace(&workspace, at).await;
         put.map_err(|error| Stop::from(error).taken("slug", &workspace.slug))?;

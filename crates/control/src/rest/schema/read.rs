@@ -29,9 +29,9 @@ impl<'a> Reader<'a> {
         value.as_object().map(|map| Self { shape, map })
     }
 
-    /// Whether the field is there, be it `null`.
-    pub fn has(&self, name: &str) -> bool {
-        self.map.contains_key(name)
+    /// Whether the field is there and not `null`, be its form right or not.
+    pub fn is_given(&self, name: &str) -> bool {
+        self.map.get(name).is_some_and(|value| !value.is_null())
     }
 
     pub fn text(&self, name: &str) -> Option<&'a str> {
