@@ -12,7 +12,7 @@ use crate::stop::Stop;
 use crate::table::{self, Column};
 use crate::workspace::Workspace;
 
-static BENCHES: [Example; 6] = [
+static BENCHES: [Example; 7] = [
     Example {
         name: "commits",
         about: "durable state changes per second with 1, 8 and 32 writers, on both databases, grouped and not",
@@ -30,6 +30,15 @@ static BENCHES: [Example; 6] = [
         parts: &[Part::Postgres],
         words: &[],
         programs: &["cli"],
+    },
+    Example {
+        name: "list",
+        about: "the REST list of 6,000 and 60,000 deployments, the first page and all of them, on both databases",
+        package: "control",
+        target: "bench_list",
+        parts: &[Part::Postgres],
+        words: &[],
+        programs: &[],
     },
     agent(
         "propagation",

@@ -4,10 +4,11 @@ use anyhow::Result;
 
 use crate::example::{self, Asked, Example};
 use crate::part::Part;
+use crate::schemathesis;
 use crate::stop::Stop;
 use crate::workspace::Workspace;
 
-static RUNS: [Example; 5] = [
+static RUNS: [Example; 6] = [
     Example {
         name: "store",
         about: "many writers, a tailing reader and faults on both databases: no change is ever missed",
@@ -51,6 +52,15 @@ static RUNS: [Example; 5] = [
         target: "chaos_simulate",
         parts: &[],
         words: &[],
+        programs: &[],
+    },
+    Example {
+        name: "api",
+        about: "thousands of good and bad requests made up from the API's document: none is answered with what it forbids",
+        package: "control",
+        target: "chaos_api",
+        parts: &[Part::Schemathesis],
+        words: schemathesis::IN_CHAOS,
         programs: &[],
     },
 ];

@@ -18,6 +18,7 @@ mod keeper;
 mod part;
 mod planted;
 mod postgres;
+mod schemathesis;
 mod stop;
 mod table;
 mod test;

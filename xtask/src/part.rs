@@ -11,6 +11,7 @@ use crate::command::{lines_of, show};
 use crate::k8s;
 use crate::keeper::{Keeper, PAUSE};
 use crate::postgres;
+use crate::schemathesis;
 use crate::stop::Stop;
 
 /// Every part there is. To add one: a variant, and a module with `ensure_installed`, and `keep` if it runs.
@@ -20,6 +21,8 @@ pub(crate) enum Part {
     Postgres,
     /// Programs that tests start themselves.
     Clients,
+    /// Requests made up from the published document, by a program that tests start themselves.
+    Schemathesis,
     Kubernetes,
     /// Cilium's own judgement of policies, a program that tests start themselves.
     CiliumOracle,
@@ -55,6 +58,7 @@ impl Part {
         match self {
             Self::Postgres => "postgres",
             Self::Clients => "clients",
+            Self::Schemathesis => "schemathesis",
             Self::Kubernetes => "kubernetes",
             Self::CiliumOracle => "cilium-oracle",
         }
@@ -64,6 +68,7 @@ impl Part {
         match self {
             Self::Postgres => "PostgreSQL",
             Self::Clients => "clients that others made",
+            Self::Schemathesis => "schemathesis",
             Self::Kubernetes => "Kubernetes",
             Self::CiliumOracle => "Cilium's verdicts",
         }
@@ -75,6 +80,7 @@ impl Part {
         match self {
             Self::Postgres => postgres::ensure_installed().map(|()| Installed::ToStart),
             Self::Clients => clients::ensure_installed().map(Installed::Whole),
+            Self::Schemathesis => schemathesis::ensure_installed().map(Installed::Whole),
             Self::Kubernetes => k8s::ensure_installed(stop).map(|()| Installed::ToStart),
             Self::CiliumOracle => k8s::ensure_oracle(stop).map(Installed::Whole),
         }
@@ -108,7 +114,9 @@ impl Part {
         match self {
             Self::Postgres => postgres::keep(stop),
             Self::Kubernetes => k8s::keep(stop),
-            Self::Clients | Self::CiliumOracle => bail!("there is nothing to keep: tests start them"),
+            Self::Clients | Self::Schemathesis | Self::CiliumOracle => {
+                bail!("there is nothing to keep: tests start them")
+            }
         }
     }
 }

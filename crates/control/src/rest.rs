@@ -176,11 +176,16 @@ async fn read_body(body: Body, limit: usize) -> Result<Bytes, Problem> {
 
 /// Refuses a tag that nothing can have.
 fn check_tag(headers: &HeaderMap) -> Result<(), Problem> {
-    let is_tag = |value: &HeaderValue| value.to_str().is_ok_and(|text| !text.trim().is_empty());
+    let is_tag = |value: &HeaderValue| {
+        value.to_str().is_ok_and(|text| !text.trim().is_empty() && text.len() <= openapi::TAGS_MAX)
+    };
     if headers.get_all(IF_MATCH).iter().all(is_tag) {
         return Ok(());
     }
-    Err(Problem::new(Code::Malformed, "If-Match holds one tag or several, in printable ASCII characters"))
+    Err(Problem::new(
+        Code::Malformed,
+        "If-Match holds one tag or several, in printable ASCII characters, 256 at most",
+    ))
 }
 
 /// Refuses a body whose format the route does not read.

@@ -5,11 +5,13 @@ use crate::{Error, Result, backend::Migration};
 pub(crate) const SQLITE: &[Migration] = &[
     Migration { version: 1, name: "ground", sql: include_str!("../migrations/sqlite/0001_ground.sql") },
     Migration { version: 2, name: "workflow", sql: include_str!("../migrations/sqlite/0002_workflow.sql") },
+    Migration { version: 3, name: "lists", sql: include_str!("../migrations/sqlite/0003_lists.sql") },
 ];
 
 pub(crate) const POSTGRES: &[Migration] = &[
     Migration { version: 1, name: "ground", sql: include_str!("../migrations/postgres/0001_ground.sql") },
     Migration { version: 2, name: "workflow", sql: include_str!("../migrations/postgres/0002_workflow.sql") },
+    Migration { version: 3, name: "lists", sql: include_str!("../migrations/postgres/0003_lists.sql") },
 ];
 
 pub(crate) const CREATE: &str = "

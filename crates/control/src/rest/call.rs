@@ -141,7 +141,7 @@ impl Call {
         if wanted.split(',').map(str::trim).any(is_meant) {
             return Ok(());
         }
-        Err(Problem::new(Code::PreconditionFailed, format!("it is at {etag} by now, not at {wanted}")))
+        Err(Problem::new(Code::PreconditionFailed, format!("it is at {etag} by now")))
     }
 
     /// The same for what has no revision: the tag is a hash of what is answered.

@@ -9,6 +9,9 @@ use super::{
     schema::{Kind, Presence, Property, Shape, nullable, optional, required},
 };
 
+/// Characters of an `If-Match`.
+pub(super) const TAGS_MAX: usize = 256;
+
 /// What every error looks like.
 pub static PROBLEM: Shape = Shape {
     name: "Problem",
@@ -117,7 +120,12 @@ fn parameters(route: &Route) -> Vec<Value> {
         )
     });
     let matching = matches!(route.method, Method::PATCH | Method::PUT | Method::DELETE).then(|| {
-        header("If-Match", "The `ETag` that was last seen: done only if it is still so.", 256, "^[ -~]+$")
+        header(
+            "If-Match",
+            "The `ETag` that was last seen: done only if it is still so.",
+            TAGS_MAX,
+            "^[ -~]+$",
+        )
     });
     path.chain(query).chain(once).chain(matching).collect()
 }
@@ -132,7 +140,7 @@ fn query_parameter(property: &Property) -> Value {
     })
 }
 
-fn header(name: &str, about: &str, max: u32, pattern: &str) -> Value {
+fn header(name: &str, about: &str, max: usize, pattern: &str) -> Value {
     let schema = json!({ "type": "string", "minLength": 1, "maxLength": max, "pattern": pattern });
     json!({ "name": name, "in": "header", "required": false, "description": about, "schema": schema })
 }

@@ -39,6 +39,8 @@ impl Plane {
             let mut config = config(&home.path().join("state"), database);
             config.limits.opens_per_minute = 60_000;
             config.limits.opens_burst = 10_000;
+            config.limits.requests_per_minute = 600_000;
+            config.limits.requests_burst = 100_000;
             let control = Control::open(config, parts).await.expect("it opens");
             store.get_or_insert_with(|| control.store().clone());
             let bound = control.bind().await.expect("a port is free");

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses what it needs")]
 
 pub mod client;
+pub mod made_up;
 pub mod more;
 pub mod suite;
 pub mod sweep;
