@@ -17,7 +17,7 @@ use model::{
     deployment::{Command, Deployment, DesiredState, Git, Healthcheck, Progress, Protocol, Shutdown, Status},
     environment::{Environment, Hostnames, Regions, SecretDelivery, Settings, Strategy},
     id::{DeploymentId, EnvironmentId},
-    invalid::Invalid,
+    invalid::{Invalid, Problems},
     name::{ImageRef, Placement, Port},
     project::{Usage, Workspace},
     size::{Resources, Scaling},
@@ -30,7 +30,10 @@ pub use self::{
     live::{promote, rollback},
     run::{Scale, cancel, scale, start, stop},
 };
-pub(crate) use self::{run::stop_everywhere, targets::resolve};
+pub(crate) use self::{
+    run::{begin_restart, stop_everywhere},
+    targets::resolve,
+};
 use crate::{
     event::Draft,
     workflow::state::{self, Deploy, Place},
@@ -110,6 +113,7 @@ pub async fn create(write: &mut Write, draft: &Draft, new: &NewDeployment) -> Re
     refuse_doomed(write, &environment).await?;
     let settings = new.overrides.clone().over(environment.settings.clone());
     let places = places(write, &environment, &settings.regions, &settings.scaling).await?;
+    refuse_taken(write, environment.id, &settings.hostnames).await?;
     let deployment = snapshot(write, draft, new, &environment, &settings).await?;
     let state = Deploy {
         strategy: settings.strategy.clone(),
@@ -214,7 +218,27 @@ async fn places(
         .collect();
     let (known, clusters) = (write.regions().await?, write.clusters().await?);
     let resolved = resolve(regions, &existing, &known, &clusters).map_err(Refused::Invalid)?;
-    Ok(resolved.into_iter().map(|placement| Place { placement, scaling: *scaling }).collect())
+    let place = |placement| Place { placement, scaling: *scaling };
+    let mut places: Vec<Place> = resolved.into_iter().map(place).collect();
+    // In the order that its rows are read in: a place keeps its number when the deployment is started again.
+    places.sort_by(|one, other| one.placement.cmp(&other.placement));
+    Ok(places)
+}
+
+/// A hostname answers for one environment.
+async fn refuse_taken(
+    write: &mut Write,
+    environment: EnvironmentId,
+    hostnames: &Hostnames,
+) -> Result<(), Refused> {
+    let mut problems = Problems::new();
+    for (nth, hostname) in hostnames.iter().enumerate() {
+        let owner = write.route(hostname).await?;
+        let is_free = owner.is_none_or(|route| route.environment == environment);
+        let mut list = problems.field("hostnames");
+        list.index(nth).require(is_free, format!("{hostname} answers for another environment"));
+    }
+    problems.finish(()).map_err(Refused::Invalid)
 }
 
 /// The deployment as it will be for ever. Its id is above that of every other of its environment, whatever the clock of

@@ -157,6 +157,8 @@ impl Control {
         let reports = Reports::start(&store, limits, &behind, &metrics.report);
         let hearts = Hearts::start(&store, &tail, &reports, &config, &behind, &metrics.lease);
         janitor::start(&store, &tail, &config.retention, clock, &background, &metrics);
+        let (deploy, key) = (&config.deploy, keys.newest());
+        workflow::start(&store, &tail, deploy, key, clock, random, workflow::Points::default(), &background);
         let shared = Arc::new(Shared {
             store,
             tail,

@@ -69,7 +69,7 @@ impl Default for Rules {
 pub fn judge(canary: &Arm, baseline: &Arm, rules: &Rules) -> Verdict {
     let least = canary.requests.min(baseline.requests);
     let z = two_proportions(canary, baseline);
-    if least >= rules.requests_min_at_once && z >= rules.z_at_once {
+    if alarms(canary, baseline, rules) {
         return Verdict::RollBack(Fault::Errors);
     }
     if least < rules.requests_min {
@@ -83,6 +83,12 @@ pub fn judge(canary: &Arm, baseline: &Arm, rules: &Rules) -> Verdict {
         return Verdict::RollBack(Fault::Slow);
     }
     Verdict::Promote
+}
+
+/// Whether it is so bad that nobody has to wait for the end of the step.
+pub fn alarms(canary: &Arm, baseline: &Arm, rules: &Rules) -> bool {
+    let least = canary.requests.min(baseline.requests);
+    least >= rules.requests_min_at_once && two_proportions(canary, baseline) >= rules.z_at_once
 }
 
 /// How many standard deviations the canary's error rate is above the baseline's, if both were the same; nothing where that

@@ -13,30 +13,28 @@ choice! {
         Retire = "retire",
         /// Removes an environment, an app or a project with all that is in it.
         Delete = "delete",
-        /// Brings a new image or size to every sentinel, one at a time.
-        Rollout = "rollout",
     }
 }
 
 choice! {
     /// Every commit that a workflow makes: a test can stop one before and after each of them.
     "a workflow's commit" WorkflowCommit {
-        /// The regions are settled, and the deployment is about to be placed.
+        /// The regions are settled.
         Started = "started",
+        /// It is about to be placed.
+        Deploying = "deploying",
         /// One place has its topology row, its sentinel and its network policy.
         Placed = "placed",
-        /// Every place has: from here on it waits for instances.
-        PlacedAll = "placed_all",
         /// Something is noted of what it waits for.
-        Waited = "waited",
+        Noted = "noted",
         /// Enough runs: traffic may move.
         Healthy = "healthy",
         /// Every route has moved at once.
         Switched = "switched",
         /// A canary has its first or its next share.
         Weighed = "weighed",
-        /// A canary was looked at and keeps its share.
-        Judged = "judged",
+        /// A canary waits for more traffic, or for somebody.
+        Paused = "paused",
         /// A canary lost its share again.
         Unweighed = "unweighed",
         /// What was replaced is handed to workflows of its own, and the deployment is ready.
@@ -53,14 +51,18 @@ choice! {
         Dropped = "dropped",
         /// A deployment that was replaced is stopped in one place, or in more.
         Retired = "retired",
+        /// A deployment that was to be stopped is needed again.
+        Left = "left",
         /// Routes are off, and what ran is told to go.
         Emptied = "emptied",
         /// An environment has nothing left and is removed.
         Removed = "removed",
-        /// One sentinel has the new image or size.
-        Rolled = "rolled",
-        /// A rollout goes on, or is over.
-        RolledOn = "rolled_on",
+        /// An app or a project has nothing left and is removed.
+        RemovedRoot = "removed_root",
+        /// What was to be deleted is.
+        Deleted = "deleted",
+        /// What it was about is no longer there.
+        Abandoned = "abandoned",
     }
 }
 

@@ -131,6 +131,14 @@ impl Store {
         self.read(&LIST, params).await?.iter().map(decode_both).collect()
     }
 
+    /// Those of an environment that are not over and have something running or about to.
+    pub async fn living_deployments(
+        &self,
+        environment: EnvironmentId,
+    ) -> Result<Vec<(Deployment, Progress)>> {
+        self.read(&LIVING, vec![text(&environment)]).await?.iter().map(decode_both).collect()
+    }
+
     /// What a deployment's workflow has done, in the order it was begun.
     pub async fn steps_of(&self, id: DeploymentId) -> Result<Vec<Step>> {
         self.read(STEPS_OF, vec![text(&id)]).await?.iter().map(decode_step).collect()

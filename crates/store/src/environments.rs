@@ -98,6 +98,11 @@ impl Store {
         self.read(LIST, params).await?.iter().map(decode).collect()
     }
 
+    /// Whether what is live was chosen by somebody, so that nothing newer takes its place by itself.
+    pub async fn is_pinned(&self, id: EnvironmentId) -> Result<bool> {
+        one(&self.read(PINNED, vec![text(&id)]).await?, &id, |row| row.get(0))
+    }
+
     /// The environment's policies, as the JSON list they were set as.
     pub async fn policies(&self, environment: EnvironmentId) -> Result<String> {
         one(&self.read(GET_POLICIES, vec![text(&environment)]).await?, &environment, |row| row.get(0))

@@ -66,7 +66,7 @@ pub use self::{
     network_policies::{ListedPolicy, NetworkPolicyFilter},
     path::Path,
     place::Cause,
-    projects::Stored,
+    projects::{Root, Stored},
     reports::Taken,
     routes::RouteFilter,
     sentinels::{SentinelStatus, SentinelSubject},

@@ -248,6 +248,50 @@ impl Write {
     }
 }
 
+/// What is left of the tree when its environments are gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Root {
+    App(AppId),
+    Project(ProjectId),
+}
+
+const APP_IS_EMPTY: &str = "
+  SELECT NOT EXISTS (SELECT 1 FROM environments e WHERE e.app_id = $1)
+    AND NOT EXISTS (SELECT 1 FROM deployments d WHERE d.app_id = $1)";
+const PROJECT_IS_EMPTY: &str = "
+  SELECT NOT EXISTS (SELECT 1 FROM environments e JOIN apps a ON a.id = e.app_id WHERE a.project_id = $1)
+    AND NOT EXISTS (SELECT 1 FROM deployments d WHERE d.project_id = $1)";
+
+impl Root {
+    fn parts(self) -> (Value, &'static str, &'static [&'static str]) {
+        match self {
+            Self::App(id) => (text(&id), APP_IS_EMPTY, &["DELETE FROM apps WHERE id = $1"]),
+            Self::Project(id) => (
+                text(&id),
+                PROJECT_IS_EMPTY,
+                &["DELETE FROM apps WHERE project_id = $1", "DELETE FROM projects WHERE id = $1"],
+            ),
+        }
+    }
+}
+
+impl Store {
+    /// Whether no row hangs on it any more, tombstones included.
+    pub async fn is_empty(&self, root: Root) -> Result<bool> {
+        let (id, sql, _) = root.parts();
+        one(&self.read(sql, vec![id]).await?, &"the root", |row| row.get(0))
+    }
+}
+
+impl Write {
+    /// Removes an app or a project that nothing hangs on; what does is a conflict.
+    pub async fn remove_empty(&mut self, root: Root) -> Result<()> {
+        let (id, _, removals) = root.parts();
+        let removals = removals.iter().map(|sql| Statement { sql, params: vec![id.clone()] });
+        self.run_all(removals.collect()).await.map(drop)
+    }
+}
+
 /// The first row's noun, or that there is none.
 pub(crate) fn one<T>(rows: &[Row], id: &impl ToString, decode: impl Fn(&Row) -> Result<T>) -> Result<T> {
     rows.first().ok_or_else(|| Error::NotFound(id.to_string())).and_then(decode)

@@ -106,6 +106,11 @@ impl Write {
         Ok(self.patch_all(&TABLE, &REMOVE, vec![row]).await?.contains(&true))
     }
 
+    /// The live route of a hostname, whosever it is, as it is in this write.
+    pub async fn route(&mut self, hostname: &Hostname) -> Result<Option<Route>> {
+        self.run(GET, vec![text(hostname)]).await?.first().map(|row| decode(&mut row.cells())).transpose()
+    }
+
     /// The routes of an environment as they are in this write.
     pub async fn routes(
         &mut self,

@@ -99,6 +99,11 @@ impl Tail {
         (image.position(), image.census(topics))
     }
 
+    /// Waits until the image has everything that is committed by now.
+    pub async fn reach_head(&self) -> Result<()> {
+        self.0.catch_up(Cursor::default()).await
+    }
+
     /// What the topics hold beyond the cursor, now.
     pub fn picture(&self, topics: &[Topic], cursor: Cursor) -> Picture<Topic, State> {
         self.0.image().picture(topics, cursor)

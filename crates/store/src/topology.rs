@@ -7,7 +7,7 @@ use std::{
 
 use model::{
     deployment::{Deployment, DesiredState, Status},
-    id::DeploymentId,
+    id::{DeploymentId, EnvironmentId},
     instance::Instance,
     name::Placement,
     size::{Autoscaling, Replicas, Scaling, Threshold},
@@ -88,7 +88,16 @@ const OF: &str = "
     memory_threshold
   FROM deployment_topology WHERE deployment_id = $1 AND NOT removed ORDER BY platform, region, shard";
 
+const PLACES_OF_ENVIRONMENT: &str = "
+  SELECT DISTINCT platform, region, shard FROM deployment_topology WHERE environment_id = $1";
+
 impl Store {
+    /// Where anything of an environment runs, is stopped or has a tombstone.
+    pub async fn places_of_environment(&self, id: EnvironmentId) -> Result<Vec<Placement>> {
+        let rows = self.read(PLACES_OF_ENVIRONMENT, vec![text(&id)]).await?;
+        rows.iter().map(|row| place::decode(&mut row.cells())).collect()
+    }
+
     /// Where a deployment runs or is stopped.
     pub async fn topology_of(&self, id: DeploymentId) -> Result<Vec<Topology>> {
         self.read(OF, vec![text(&id)]).await?.iter().map(decode_row).collect()

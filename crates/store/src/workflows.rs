@@ -76,7 +76,9 @@ const HOLD: &str = "
 
 const STEP: &str = "UPDATE workflows SET step = $2 , state = $3 , wake_at = $4 WHERE id = $1";
 
-const RELEASE: &str = "UPDATE workflows SET claim_expires_at = 0 WHERE id = $1";
+const RELEASE: &str = "
+  UPDATE workflows SET claim_expires_at = 0 , wake_at = $3
+  WHERE id = $1 AND claim_epoch = $2 AND ended_at IS NULL";
 
 const END: &str = "UPDATE workflows SET step = $2 , state = $3 , ended_at = $4 WHERE id = $1";
 
@@ -93,6 +95,16 @@ impl Store {
             Ok(OpenWorkflow { workflow, held_for: Duration::from_millis(cells.take()?) })
         };
         self.read(OPEN, params).await?.iter().map(open).collect()
+    }
+
+    /// The workflows of this kind about a subject that are not over, oldest first.
+    pub async fn open_workflows_about(
+        &self,
+        kind: WorkflowKind,
+        subject: &impl ToString,
+    ) -> Result<Vec<Workflow>> {
+        let rows = self.read(OPEN_OF, vec![kind.as_str().into(), text(subject)]).await?;
+        rows.iter().map(|row| decode(&mut row.cells())).collect()
     }
 
     /// All workflows of this kind about a subject, also those that are over and still remembered.
@@ -166,12 +178,11 @@ impl Write {
         self.run(STEP, params).await.map(drop)
     }
 
-    /// Lets go of it: whoever is first may go on.
-    pub async fn release_workflow(&mut self, claim: &WorkflowClaim) -> Result<()> {
-        if self.hold_workflow(claim).await? {
-            self.run(RELEASE, vec![text(&claim.workflow)]).await?;
-        }
-        Ok(())
+    /// Lets go of it until then, or until something happens: whoever is first may go on. Nothing, if it is somebody
+    /// else's.
+    pub async fn release_workflow(&mut self, claim: &WorkflowClaim, wake_at: Millis) -> Result<()> {
+        let params = vec![text(&claim.workflow), count_cell(claim.epoch), wake_at.0.into()];
+        self.run(RELEASE, params).await.map(drop)
     }
 
     /// It is over.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::{
-    deployment::{Deployment, DesiredState, Progress, Status},
+    deployment::{Deployment, DesiredState, Progress, Status, StepKind},
     id::DeploymentId,
     invalid::Problems,
     name::RegionKey,
@@ -76,20 +76,30 @@ pub async fn start(write: &mut Write, draft: &Draft, id: DeploymentId) -> Result
     }
     refuse_doomed(write, &environment).await?;
     if write.open_workflows_of(WorkflowKind::Deploy, &id).await?.is_empty() {
-        let state = restart(write, &deployment, draft).await?;
-        check_quota(write, &workspace, state.usage()).await?;
-        begin(write, draft, WorkflowKind::Deploy, &id, "pending", &state).await?;
-        write.set_progress(id, &Progress { desired: DesiredState::Running, ..progress }).await?;
+        let needs = restart(write, &deployment, draft).await?.usage();
+        check_quota(write, &workspace, needs).await?;
+        begin_restart(write, draft, &deployment, &progress).await?;
     }
     Ok(deployment)
 }
 
-/// The way of a deployment that was stopped: as it was, and without a strategy, for nothing new comes with it.
-pub(crate) async fn restart(
+/// Begins the way of a deployment that was stopped.
+pub(crate) async fn begin_restart(
     write: &mut Write,
-    deployment: &Deployment,
     draft: &Draft,
-) -> Result<Deploy, store::Error> {
+    deployment: &Deployment,
+    progress: &Progress,
+) -> Result<(), store::Error> {
+    let state = restart(write, deployment, draft).await?;
+    begin(write, draft, WorkflowKind::Deploy, &deployment.id, "pending", &state).await?;
+    let wanted = Progress { desired: DesiredState::Running, ..progress.clone() };
+    write.set_progress(deployment.id, &wanted).await?;
+    let event = draft.deployment_step(deployment, StepKind::Starting, Some("to be started again"));
+    write.put_event(&event).await.map(drop)
+}
+
+/// The way of a deployment that was stopped: as it was, and without a strategy, for nothing new comes with it.
+async fn restart(write: &mut Write, deployment: &Deployment, draft: &Draft) -> Result<Deploy, store::Error> {
     let rows = write.topology_of(deployment.id).await?;
     let place = |Topology { placement, scaling, .. }: Topology| Place { placement, scaling };
     let places = rows.into_iter().map(place).collect();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use model::{
     environment::{CanarySteps, Strategy, StrategyKind},
-    id::{AppId, ChangeId, DeploymentId, EnvironmentId, ProjectId, RolloutId},
+    id::{AppId, ChangeId, DeploymentId, EnvironmentId, ProjectId},
     name::{Hostname, Placement},
     project::Usage,
     size::{Autoscaling, Percent, Replicas, Resources, Scaling, Seconds, Threshold},
@@ -31,6 +31,9 @@ pub(crate) struct Deploy {
     /// What the user was told of already, so that it is told once.
     #[serde(default)]
     pub(crate) told: Vec<String>,
+    /// Places whose first sentinel came with it, and is waited for.
+    #[serde(default)]
+    pub(crate) awaited: Vec<String>,
     #[serde(default)]
     pub(crate) canary: Option<Canary>,
     /// What it is going to use, for those who count before it has a row: cpu, memory, storage.
@@ -109,18 +112,6 @@ pub(crate) enum Doomed {
     Project(#[serde(with = "text")] ProjectId),
 }
 
-/// A rollout's row has everything else.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Rollout {
-    #[serde(with = "text")]
-    pub(crate) change: ChangeId,
-    #[serde(with = "text")]
-    pub(crate) rollout: RolloutId,
-    /// Since when the sentinel at its position is waited for.
-    #[serde(default)]
-    pub(crate) since: i64,
-}
-
 impl Deploy {
     /// The beginning of a way.
     pub(crate) fn new(
@@ -139,6 +130,7 @@ impl Deploy {
             hostnames: vec![],
             since: BTreeMap::new(),
             told: vec![],
+            awaited: vec![],
             canary: None,
             expects: [cpu_millis, memory_mib, storage_mib],
         }
