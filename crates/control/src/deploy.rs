@@ -16,7 +16,7 @@ mod targets;
 use model::{
     deployment::{Command, Deployment, DesiredState, Git, Healthcheck, Progress, Protocol, Shutdown, Status},
     environment::{Environment, Hostnames, Regions, SecretDelivery, Settings, Strategy},
-    id::{DeploymentId, EnvironmentId},
+    id::{DeploymentId, EnvironmentId, WorkflowId},
     invalid::{Invalid, Problems},
     name::{ImageRef, Placement, Port},
     project::{Usage, Workspace},
@@ -300,8 +300,19 @@ async fn begin(
     step: &str,
     state: &impl serde::Serialize,
 ) -> Result<(), store::Error> {
+    begin_as(draft.workflow(), write, draft, (kind, step), subject, state).await
+}
+
+async fn begin_as(
+    id: WorkflowId,
+    write: &mut Write,
+    draft: &Draft,
+    (kind, step): (WorkflowKind, &str),
+    subject: &impl ToString,
+    state: &impl serde::Serialize,
+) -> Result<(), store::Error> {
     let workflow = Workflow {
-        id: draft.workflow(),
+        id,
         kind,
         subject: subject.to_string(),
         step: step.to_owned(),

@@ -1,5 +1,7 @@
 //! Deployments from request to live route, on SQLite and in paused time: agents are played, everything else is real.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
+
 #[path = "deploy/canary.rs"]
 mod canary;
 #[path = "deploy/ended.rs"]

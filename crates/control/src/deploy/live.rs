@@ -2,13 +2,13 @@
 
 use model::{
     deployment::{Deployment, Status},
-    id::DeploymentId,
+    id::{DeploymentId, WorkflowId},
     route::{Follows, Route},
     workflow::WorkflowKind,
 };
 use store::Write;
 
-use super::{Refused, begin, lock_deployment, refuse_doomed};
+use super::{Refused, begin_as, lock_deployment, refuse_doomed};
 use crate::{event::Draft, workflow::state::Switch};
 
 /// Makes a deployment what is live in its environment, whatever is now, newer or older. One that was stopped is started
@@ -97,7 +97,13 @@ async fn choose(
         pins,
         since: draft.at().0,
     };
-    begin(write, draft, WorkflowKind::Switch, &target.environment, "switch", &state).await?;
+    // Above every other of the environment, whatever the clock of the replica that it was asked of says.
+    let last = write.open_workflows_of(WorkflowKind::Switch, &target.environment).await?.pop();
+    let id = match last {
+        Some(last) if last.id > draft.workflow() => WorkflowId::from_u128(last.id.as_u128() + 1),
+        _ => draft.workflow(),
+    };
+    begin_as(id, write, draft, (WorkflowKind::Switch, "switch"), &target.environment, &state).await?;
     let message = if pins { "to be live again, by a rollback" } else { "to be live, by a promotion" };
     write
         .put_event(&draft.deployment_step(target, model::deployment::StepKind::Network, Some(message)))

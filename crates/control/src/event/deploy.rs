@@ -14,13 +14,13 @@ use super::Draft;
 
 impl Draft {
     pub fn deployment_created(&self, deployment: &Deployment) -> Event {
-        let event = self.of_deployment(EventKind::DeploymentCreated, deployment);
-        let event = event.with(Field::Image, &deployment.image.to_string());
-        let branch = deployment.git.branch.as_ref().map(ToString::to_string);
-        let sha = deployment.git.sha.as_ref().map(ToString::to_string);
-        let event = branch.map_or(event.clone(), |branch| event.with(Field::Branch, &branch));
-        match sha {
-            Some(sha) => event.with(Field::Sha, &sha),
+        let mut event = self.of_deployment(EventKind::DeploymentCreated, deployment);
+        event = event.with(Field::Image, deployment.image.as_str());
+        if let Some(branch) = &deployment.git.branch {
+            event = event.with(Field::Branch, branch.as_str());
+        }
+        match &deployment.git.sha {
+            Some(sha) => event.with(Field::Sha, sha.as_str()),
             None => event,
         }
     }

@@ -68,9 +68,14 @@ fn refusal(error: &ApplyError) -> Complaint {
 
 fn complaint(instance: &Instance, deployment: &Deployment, config: &DeployConfig) -> Option<Complaint> {
     let reason = instance.reason.as_ref()?;
-    let grace = match reason {
-        Reason::Known(known) => grace(*known, instance, deployment, config)?,
-        Reason::Other(_) => None,
+    let patience = match reason {
+        Reason::Known(known) => patience(*known, instance, deployment, config),
+        Reason::Other(_) => Patience::Total,
+    };
+    let grace = match patience {
+        Patience::NoTrouble => return None,
+        Patience::For(grace) => Some(grace),
+        Patience::Total => None,
     };
     let said = instance.message.as_ref().map(ToString::to_string).unwrap_or_default();
     let code = instance.exit_code.map(|code| format!(" (exit code {code})")).unwrap_or_default();
@@ -78,29 +83,41 @@ fn complaint(instance: &Instance, deployment: &Deployment, config: &DeployConfig
     Some(Complaint { reason: reason.to_string(), message, grace })
 }
 
-/// How long an instance may be in this trouble; nothing, if it is none.
-fn grace(
+/// How long a trouble is borne with.
+enum Patience {
+    /// It is none.
+    NoTrouble,
+    For(Duration),
+    /// As long as the deployment itself may take.
+    Total,
+}
+
+/// How long an instance may be in this trouble.
+fn patience(
     reason: KnownReason,
     instance: &Instance,
     deployment: &Deployment,
     config: &DeployConfig,
-) -> Option<Option<Duration>> {
+) -> Patience {
     match reason {
-        KnownReason::ContainerCreating | KnownReason::PodInitializing => None,
+        KnownReason::ContainerCreating | KnownReason::PodInitializing => Patience::NoTrouble,
         KnownReason::CrashLoopBackOff
         | KnownReason::OomKilled
         | KnownReason::Error
         | KnownReason::Evicted => {
             let is_hopeless = instance.restarts >= config.crash_restarts || instance.status == Status::Failed;
-            Some(is_hopeless.then_some(Duration::ZERO))
+            if is_hopeless { Patience::For(Duration::ZERO) } else { Patience::Total }
         }
-        KnownReason::ErrImagePull | KnownReason::ImagePullBackOff => Some(Some(config.image_pull)),
-        KnownReason::InvalidImageName => Some(Some(Duration::ZERO)),
-        KnownReason::CreateContainerConfigError
+        KnownReason::ErrImagePull
+        | KnownReason::ImagePullBackOff
+        | KnownReason::CreateContainerConfigError
         | KnownReason::CreateContainerError
-        | KnownReason::RunContainerError => Some(Some(config.image_pull)),
-        KnownReason::Unschedulable => Some(Some(config.unschedulable)),
-        KnownReason::ContainersNotReady | KnownReason::Unhealthy => Some(Some(probe_limit(deployment)?)),
+        | KnownReason::RunContainerError => Patience::For(config.image_pull),
+        KnownReason::InvalidImageName => Patience::For(Duration::ZERO),
+        KnownReason::Unschedulable => Patience::For(config.unschedulable),
+        KnownReason::ContainersNotReady | KnownReason::Unhealthy => {
+            probe_limit(deployment).map_or(Patience::Total, Patience::For)
+        }
     }
 }
 

@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn nothing_is_made_live_that_does_not_run() {
-        let total = Duration::from_secs(60);
+        let total = Duration::from_mins(1);
         let step = |facts: &Facts, now| step(&state(), facts, total, Millis(now));
         assert_eq!(step(&facts(Status::Ready, true, true), 0), Ok(Act::Choose));
         assert_eq!(step(&facts(Status::Ready, false, true), 0), Err(Millis(60_000)));

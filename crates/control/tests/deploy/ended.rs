@@ -180,8 +180,7 @@ pub async fn another_finishes_it_once(
     if let Some((commit, side)) = at {
         assert!(ended.load(Ordering::Relaxed), "no replica ended {side:?} {commit}");
     }
-    let fired = fired.lock().unwrap().clone();
-    fired
+    std::mem::take(&mut *fired.lock().unwrap())
 }
 
 /// The commits that no story reaches by itself, and where they are tested.

@@ -114,9 +114,9 @@ impl Robot {
         });
         let told = self.store.retry(async || {
             let mut write = self.store.begin().await?;
-            write.take_reports(&[report.clone()], at).await?;
+            write.take_reports(std::slice::from_ref(&report), at).await?;
             if let Some(refused) = &refused {
-                write.take_apply_errors(&[refused.clone()]).await?;
+                write.take_apply_errors(std::slice::from_ref(refused)).await?;
             }
             write.commit().await
         });
@@ -138,7 +138,7 @@ impl Robot {
         };
         let told = self.store.retry(async || {
             let mut write = self.store.begin().await?;
-            write.take_sentinel_reports(&[status.clone()]).await?;
+            write.take_sentinel_reports(std::slice::from_ref(&status)).await?;
             write.commit().await
         });
         told.await.unwrap();

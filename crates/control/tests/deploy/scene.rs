@@ -37,6 +37,9 @@ use super::robot;
 /// The regions, each with the one shard.
 pub const PLACES: [&str; 2] = ["aws/east:default", "aws/west:default"];
 
+/// What a sentinel carried since it started.
+type Told = BTreeMap<(Hostname, DeploymentId), Sums>;
+
 pub struct Scene {
     pub store: Store,
     pub tail: Tail,
@@ -45,7 +48,7 @@ pub struct Scene {
     random: Random,
     tasks: Tasks,
     epochs: Arc<Mutex<BTreeMap<Placement, Epoch>>>,
-    told: Mutex<(u64, BTreeMap<(Hostname, DeploymentId), Sums>)>,
+    told: Mutex<(u64, Told)>,
     _home: Option<tempfile::TempDir>,
 }
 
@@ -130,7 +133,7 @@ impl Scene {
             held_back: vec![],
         };
         self.epochs.lock().unwrap().insert(place, Epoch(0));
-        self.write(async |write| write.renew_leases(&[renewal.clone()]).await.map(drop)).await;
+        self.write(async |write| write.renew_leases(std::slice::from_ref(&renewal)).await.map(drop)).await;
         self.clock.sleep(Duration::from_millis(20)).await;
         let mut write = self.store.begin().await.unwrap();
         let expired = write.expire_leases(Duration::ZERO).await.unwrap();
@@ -289,6 +292,6 @@ impl Scene {
             }
         };
         let at = self.now();
-        self.write(async |write| write.take_traffic(&[report.clone()], at).await.map(drop)).await;
+        self.write(async |write| write.take_traffic(std::slice::from_ref(&report), at).await.map(drop)).await;
     }
 }

@@ -18,8 +18,11 @@ use crate::{
     },
 };
 
-/// How often it is looked at: sums are kept in buckets of five seconds.
+/// How often it is looked at, at most: sums are kept in buckets of five seconds.
 const LOOK: Duration = Duration::from_secs(5);
+
+/// And at least, however short its steps are.
+const LOOK_MIN: Duration = Duration::from_millis(100);
 
 pub(super) fn step(
     state: &Deploy,
@@ -39,6 +42,7 @@ pub(super) fn step(
         }
         Some(_) => {}
     }
+    let look = pause.clamp(LOOK_MIN, LOOK);
     let rules = config.rules();
     let (ours, theirs) = facts.arms;
     let share = steps[canary.step].get();
@@ -55,10 +59,10 @@ pub(super) fn step(
     }
     let began = Millis(canary.since);
     if canary.paused {
-        return Step::Wait(now.after(LOOK.min(pause)));
+        return Step::Wait(now.after(look));
     }
     if now < began.after(pause) {
-        return Step::Wait(began.after(pause).min(now.after(LOOK.min(pause))));
+        return Step::Wait(began.after(pause).min(now.after(look)));
     }
     let verdict = judge(&ours, &theirs, &rules);
     match verdict {
@@ -75,7 +79,7 @@ pub(super) fn step(
             }
         }
         Verdict::Wait if now < began.after(pause + config.canary_extension) => {
-            Step::Wait(began.after(pause + config.canary_extension).min(now.after(LOOK.min(pause))))
+            Step::Wait(began.after(pause + config.canary_extension).min(now.after(look)))
         }
         Verdict::Wait => {
             let paused = Some(Canary { paused: true, ..canary.clone() });

@@ -26,6 +26,7 @@ use crate::{
 };
 
 /// A deployment under its locks.
+#[derive(Clone)]
 struct Under {
     environment: Environment,
     deployment: Deployment,
@@ -59,7 +60,7 @@ pub(crate) async fn perform(
         Act::Place(_) => unreachable!("it has locks of its own"),
         Act::Note { state, messages } => {
             note(write, draft, &under, messages).await?;
-            Ok(step("deploying", &**state))
+            Ok(step("deploying", state))
         }
         Act::Healthy => {
             under.advance(write, draft, Status::Network).await?;
@@ -112,7 +113,7 @@ async fn start(write: &mut Write, draft: &Draft, under: &Under, state: &Deploy) 
     let regions = Regions::new(choices).expect("each region was there once");
     if let Err(invalid) = deploy::resolve(&regions, &[], &known, &clusters) {
         under.advance(write, draft, Status::Starting).await?;
-        let under = Under { progress: under.at(draft, Status::Starting), ..under.clone() };
+        let under = Under { progress: running(draft, Status::Starting), ..under.clone() };
         fail(write, &draft.nth(1), &under, StepKind::Starting, "Unschedulable", &invalid.to_string()).await?;
         return Ok(end("failed", state));
     }
@@ -323,8 +324,7 @@ impl Under {
         match act {
             Act::Start => matches!(status, Status::Pending | Status::Stopped),
             Act::Deploying => status == Status::Starting,
-            Act::Place(_) | Act::Healthy => status == Status::Deploying,
-            Act::Note { .. } => status == Status::Deploying,
+            Act::Place(_) | Act::Healthy | Act::Note { .. } => status == Status::Deploying,
             Act::Switch { .. } | Act::Weigh { .. } | Act::Pause { .. } | Act::Unweigh { .. } => {
                 status == Status::Network
             }
@@ -335,20 +335,11 @@ impl Under {
         }
     }
 
-    fn clone(&self) -> Under {
-        let Under { environment, deployment, progress } = self;
-        Under { environment: environment.clone(), deployment: deployment.clone(), progress: progress.clone() }
-    }
-
-    fn at(&self, draft: &Draft, status: Status) -> Progress {
-        Progress { status, desired: DesiredState::Running, reason: None, updated_at: draft.at() }
-    }
-
     /// Goes on to the next status: the step before is over, and that of the next is begun.
     async fn advance(&self, write: &mut Write, draft: &Draft, to: Status) -> store::Result<()> {
         assert!(self.progress.status.can_become(to), "{} → {to}", self.progress.status);
         self.end_step(write, draft, None).await?;
-        write.set_progress(self.deployment.id, &self.at(draft, to)).await?;
+        write.set_progress(self.deployment.id, &running(draft, to)).await?;
         if let Some(kind) = to.step() {
             let begun = Step { kind, started_at: draft.at(), ended_at: None, note: None, error: None };
             write.put_step(self.deployment.id, &begun).await?;
@@ -378,6 +369,10 @@ impl Under {
         let ended = Step { ended_at: Some(draft.at()), error: error.map(Message::cut), ..begun };
         write.put_step(self.deployment.id, &ended).await.map(drop)
     }
+}
+
+fn running(draft: &Draft, status: Status) -> Progress {
+    Progress { status, desired: DesiredState::Running, reason: None, updated_at: draft.at() }
 }
 
 pub(crate) fn subject(workflow: &Workflow) -> store::Result<DeploymentId> {
