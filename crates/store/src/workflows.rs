@@ -64,8 +64,10 @@ const CREATE: &str = "
   INSERT INTO workflows (id, kind, subject, step, state, wake_at, claim_epoch, claim_expires_at, created_at)
   VALUES ($1, $2, $3, $4, $5, $6, 0, 0, $7) ON CONFLICT (id) DO NOTHING";
 
+/// Whoever takes it may end before the next write: then it is due, whatever it waited for before.
 const CLAIM: &str = "
-  UPDATE workflows SET claim_holder = $2 , claim_epoch = claim_epoch + 1 , claim_expires_at = store_now() + $3
+  UPDATE workflows SET claim_holder = $2 , claim_epoch = claim_epoch + 1 , claim_expires_at = store_now() + $3 ,
+    wake_at = 0
   WHERE id = $1 AND ended_at IS NULL AND claim_expires_at <= store_now()
   RETURNING id, kind, subject, step, state, wake_at, created_at, claim_epoch";
 
