@@ -1,13 +1,14 @@
 //! The settings of the agent, with what they are when nobody says otherwise.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
 use model::name::{Line, Namespace, Placement, RegionKey};
 use runtime::{
-    config::{Problems, SecretString, Validate},
-    telemetry::LogFormat,
+    config::{Problems, Validate},
+    telemetry::{LogFormat, check_levels},
 };
 use serde::{Deserialize, Serialize};
+pub use wire::config::ControlPlaneConfig;
 
 use crate::{
     cluster::{kube::KubeConfig, local::process::LocalConfig},
@@ -51,18 +52,6 @@ pub struct RegionConfig {
     pub name: String,
 }
 
-/// One control plane.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ControlPlaneConfig {
-    /// Its replicas: `http://…` or `https://…`.
-    pub urls: Vec<String>,
-    /// The agent's token: `"…"`, or `{ file = "…" }`.
-    pub token: SecretString,
-    /// Certificates, as PEM, that the control plane's must descend from; without them, the world's.
-    #[serde(default)]
-    pub roots: Option<PathBuf>,
-}
-
 /// How fast things are done.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default)]
@@ -74,6 +63,7 @@ pub struct PaceConfig {
     pub retry_first: Duration,
     #[serde(with = "runtime::config::duration")]
     pub retry_max: Duration,
+    /// How often the control plane is told that the agent lives.
     #[serde(with = "runtime::config::duration")]
     pub heartbeat: Duration,
     /// Reports of one thing are this far apart at least.
@@ -90,11 +80,13 @@ pub struct PaceConfig {
     pub start: Duration,
 }
 
+/// What is logged, to standard error.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LogConfig {
-    /// A level, or levels by module.
+    /// A level, or levels by module: `info`, or `info,agent=debug`.
     pub levels: String,
+    /// `json`, `pretty`, or `auto`: lines on a terminal, JSON elsewhere.
     pub format: LogFormat,
 }
 
@@ -161,6 +153,7 @@ impl Validate for AgentConfig {
         read("namespace", self.namespace.parse::<Namespace>().err().map(text));
         let instance = self.instance_id.as_deref().unwrap_or("made-up");
         read("instance_id", instance.parse::<Line>().err().map(text));
+        read("log.levels", check_levels(&self.log.levels).err());
         match self.control.as_slice() {
             [_] => {}
             [] => problems.add("control", "is needed: where the control plane is, and the token for it"),
@@ -176,24 +169,6 @@ impl Validate for AgentConfig {
         problems.within("workload", &self.workload);
         problems.within("sentinel", &self.sentinel);
         problems.within("pace", &self.pace);
-    }
-}
-
-impl Validate for ControlPlaneConfig {
-    fn validate(&self, problems: &mut Problems) {
-        if self.urls.is_empty() {
-            problems.add("urls", "names at least one address");
-        }
-        for (nth, url) in self.urls.iter().enumerate() {
-            if !["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
-                problems.add(&format!("urls.{nth}"), "begins with http:// or https://");
-            } else if let Err(error) = url.parse::<http::Uri>() {
-                problems.add(&format!("urls.{nth}"), error.to_string());
-            }
-        }
-        if wire::auth::Bearer::parse(self.token.expose()).is_none() {
-            problems.add("token", "is no token of ours");
-        }
     }
 }
 

@@ -19,19 +19,18 @@ use anyhow::Context as _;
 use clap::Args;
 use runtime::{
     clock::Clock,
-    config::{Loaded, load_file, read_environment},
+    config::{ConfigErrors, Loaded, load_file, read_environment},
     random::Random,
     shutdown::Tasks,
-    telemetry,
-    tls::{Roots, client_config},
+    telemetry::{self, LogLevels},
 };
-use wire::{
-    auth::Bearer,
-    client::{Control, Dial},
-    request::Caller,
-};
+use wire::{client::Control as Client, config::ControlPlaneConfig};
 
-use crate::process::{Process, block_on};
+use crate::{
+    connect::{connect, presenting},
+    process::{Process, block_on},
+    reload::{Load, check},
+};
 
 const EXAMPLES: &str = "Examples:
   krane agent --config /etc/krane/agent.toml           in a pod of the cluster
@@ -48,10 +47,13 @@ A configuration that says enough:
 
 Every setting can also come from the environment: KRANE_AGENT__REGION__NAME=us-east-1.";
 
+/// What takes effect while it runs.
+pub(crate) const LIVE: &[&str] = &["control.token", "log.levels"];
+
 /// How long the pods of a local cluster may take to end, beyond what its settings give them.
 pub(crate) const PODS_DRAIN: Duration = Duration::from_secs(30);
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Agent {
     /// The settings, as TOML
@@ -66,19 +68,26 @@ pub(crate) struct Agent {
     /// What is logged, to stderr: a level, or levels by module
     #[arg(long, value_name = "LEVELS")]
     log: Option<String>,
+    /// Only say whether the settings are valid, and all that is wrong with them
+    #[arg(long)]
+    check_config: bool,
 }
 
 impl Agent {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let loaded = self.load()?;
+        let said = self.clone();
+        let load: Load<AgentConfig> = Arc::new(move || said.load());
+        if self.check_config {
+            return check(load());
+        }
+        let loaded = load().context("the settings are not usable")?;
         let log = &loaded.value.log;
-        telemetry::init(&log.levels, log.format, &Clock::system()).context("log.levels")?;
-        let effective = loaded.effective().to_owned();
-        block_on(serve(loaded.value, effective))
+        let levels = telemetry::init(&log.levels, log.format, &Clock::system()).context("log.levels")?;
+        block_on(serve(loaded, load, levels))
     }
 
     /// The file, then the environment, then what was said here; each wins over the one before.
-    fn load(&self) -> anyhow::Result<Loaded<AgentConfig>> {
+    fn load(&self) -> Result<Loaded<AgentConfig>, ConfigErrors> {
         let mut environment = read_environment();
         let mut say = |key: &str, value: Option<String>| {
             environment.extend(value.map(|value| (format!("KRANE_AGENT__{key}"), value)));
@@ -86,38 +95,49 @@ impl Agent {
         say("KUBERNETES__KUBECONFIG", self.kubeconfig.as_ref().map(|path| path.display().to_string()));
         say("ADMIN", self.admin.map(|address| address.to_string()));
         say("LOG__LEVELS", self.log.clone());
-        load_file("agent", self.config.as_deref(), environment).context("the settings are not usable")
+        load_file("agent", self.config.as_deref(), environment)
     }
 }
 
-async fn serve(config: AgentConfig, effective: String) -> anyhow::Result<()> {
-    let process = Process::prepare("agent", config.admin, effective).await?;
-    let caller = ::agent::caller(&config, &process.random);
+async fn serve(
+    loaded: Loaded<AgentConfig>,
+    load: Load<AgentConfig>,
+    levels: LogLevels,
+) -> anyhow::Result<()> {
+    let config = loaded.value.clone();
+    let process = Process::prepare("agent", config.admin, loaded.effective().to_owned()).await?;
+    let client = connect(control(&config)?, ::agent::caller(&config, &process.random), &process)?;
+    let mut present = presenting(&client, control(&config)?);
+    process.follow_settings(load, loaded, LIVE, move |new| {
+        levels.set(&new.log.levels)?;
+        present(control(new)?)
+    })?;
+    let caller = client.caller().clone();
     let Some(local) = config.local.clone() else {
         let instance = caller.instance.as_ref().context("an agent has a name")?;
         let Process { clock, random, metrics, .. } = &process;
         let (shard, requests) = (caller.placement.shard.clone(), Requests::registered(metrics));
         let kube = Kube::connect(&config.kubernetes, instance, shard, requests, clock.clone(), random.fork());
         let kube = kube.await.context("the cluster is not to be reached")?;
-        return run(config, caller, kube, process).await;
+        return run(config, client, kube, process).await;
     };
     let pods = Tasks::new();
     let ports = ports(&local, &process.random);
     let machine = open_machine(&config, local, ports, &process, &pods)?;
-    let ended = run(config, caller, machine.local, process).await;
+    let ended = run(config, client, machine.local, process).await;
     pods.stop(PODS_DRAIN).await;
     ended
 }
 
 async fn run<C: Cluster>(
     config: AgentConfig,
-    caller: Caller,
+    client: Client,
     cluster: C,
     process: Process,
 ) -> anyhow::Result<()> {
     let (placement, drain) = (config.placement(), config.drain * 2);
-    let instance = caller.instance.clone().context("an agent has a name")?;
-    let agent = build(config, caller, cluster, &process).await?;
+    let instance = client.caller().instance.clone().context("an agent has a name")?;
+    let agent = build(config, client, cluster, &process).await?;
     let greeting = format!(
         "agent   {instance} of {placement}\ncluster {}\nadmin   http://{}/health/ready  /metrics\n",
         agent.cluster_uid(),
@@ -129,11 +149,10 @@ async fn run<C: Cluster>(
 /// Builds an agent on any cluster.
 pub(crate) async fn build<C: Cluster>(
     config: AgentConfig,
-    caller: Caller,
+    client: Client,
     cluster: C,
     process: &Process,
 ) -> anyhow::Result<Built<C>> {
-    let client = connect(&config, caller, &process.clock, &process.random)?;
     let agent = Built::open(config, client, Arc::new(cluster), process.agent_parts());
     agent.await.context("the agent cannot start")
 }
@@ -170,13 +189,7 @@ fn own_binary() -> anyhow::Result<PathBuf> {
     std::env::current_exe().context("cannot find this program")
 }
 
-/// The control plane, which is not connected to before it is needed.
-fn connect(config: &AgentConfig, caller: Caller, clock: &Clock, random: &Random) -> anyhow::Result<Control> {
-    let control = config.control.first().context("control")?;
-    let urls = control.urls.iter().map(|url| url.parse()).collect::<Result<Vec<http::Uri>, _>>()?;
-    let token = Bearer::parse(control.token.expose()).context("control.0.token is no token of ours")?;
-    let roots = control.roots.clone().map_or(Roots::Mozilla, Roots::File);
-    let tls = client_config(&roots).context("control.0.roots")?;
-    let dial = Arc::new(Dial::new(Some(tls)));
-    Ok(Control::new(urls, &token, caller, dial, clock.clone(), random.fork())?)
+/// The one control plane that an agent follows.
+pub(crate) fn control(config: &AgentConfig) -> anyhow::Result<&ControlPlaneConfig> {
+    config.control.first().context("control")
 }

@@ -4,21 +4,24 @@ mod cluster;
 mod seed;
 mod token;
 
-use std::{fmt::Write as _, net::SocketAddr, path::PathBuf};
+use std::{fmt::Write as _, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use control::{Bound, config::ControlConfig};
 use runtime::{
     clock::Clock,
-    config::{Loaded, load_file, read_environment},
+    config::{ConfigErrors, Loaded, load_file, read_environment},
     random::Random,
     shutdown::Tasks,
     telemetry,
 };
 use store::{Store, Surroundings};
 
-use crate::process::{Process, block_on};
+use crate::{
+    process::{Process, block_on},
+    reload::{Load, check},
+};
 
 const EXAMPLES: &str = "Examples:
   krane control                                        a SQLite file under .krane
@@ -29,6 +32,16 @@ const EXAMPLES: &str = "Examples:
 
 Every setting can also come from the environment: KRANE_CONTROL__LEASE__DURATION=30s.";
 
+/// What takes effect while it runs.
+pub(crate) const LIVE: &[&str] = &[
+    "limits.call",
+    "limits.opens_burst",
+    "limits.opens_per_minute",
+    "limits.requests_burst",
+    "limits.requests_per_minute",
+    "log.levels",
+];
+
 #[derive(Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = false)]
 pub(crate) struct Control {
@@ -38,7 +51,7 @@ pub(crate) struct Control {
     command: Option<Command>,
 }
 
-#[derive(Args)]
+#[derive(Args, Clone)]
 struct Settings {
     /// The settings, as TOML
     #[arg(long, global = true, value_name = "FILE")]
@@ -58,6 +71,9 @@ struct Settings {
     /// What is logged, to stderr: a level, or levels by module
     #[arg(long, value_name = "LEVELS")]
     log: Option<String>,
+    /// Only say whether the settings are valid, and all that is wrong with them
+    #[arg(long)]
+    check_config: bool,
 }
 
 #[derive(Subcommand)]
@@ -84,8 +100,13 @@ impl Control {
         if let Some(Command::Token(token)) = &self.command {
             token.check()?;
         }
-        let loaded = self.settings.load()?;
-        let Some(command) = &self.command else { return serve(loaded) };
+        let said = self.settings.clone();
+        let load: Load<ControlConfig> = Arc::new(move || said.load());
+        if self.settings.check_config {
+            return check(load());
+        }
+        let loaded = load().context("the settings are not usable")?;
+        let Some(command) = &self.command else { return serve(loaded, load) };
         block_on(async {
             let opened = Opened::open(&loaded.value).await?;
             let done = match command {
@@ -101,7 +122,7 @@ impl Control {
 
 impl Settings {
     /// The file, then the environment, then what was said here; each wins over the one before.
-    fn load(&self) -> anyhow::Result<Loaded<ControlConfig>> {
+    fn load(&self) -> Result<Loaded<ControlConfig>, ConfigErrors> {
         let mut environment = read_environment();
         let mut say = |key: &str, value: Option<String>| {
             environment.extend(value.map(|value| (format!("KRANE_CONTROL__{key}"), value)));
@@ -111,19 +132,24 @@ impl Settings {
         say("LISTEN", self.listen.map(|address| address.to_string()));
         say("ADMIN", self.admin.map(|address| address.to_string()));
         say("LOG__LEVELS", self.log.clone());
-        load_file("control", self.config.as_deref(), environment).context("the settings are not usable")
+        load_file("control", self.config.as_deref(), environment)
     }
 }
 
-fn serve(loaded: Loaded<ControlConfig>) -> anyhow::Result<()> {
+fn serve(loaded: Loaded<ControlConfig>, load: Load<ControlConfig>) -> anyhow::Result<()> {
     let log = &loaded.value.log;
-    telemetry::init(&log.levels, log.format, &Clock::system()).context("log.levels")?;
-    let effective = loaded.effective().to_owned();
+    let levels = telemetry::init(&log.levels, log.format, &Clock::system()).context("log.levels")?;
     block_on(async {
-        let config = loaded.value;
+        let config = loaded.value.clone();
         let is_encrypted = config.tls.is_some();
-        let process = Process::prepare("control", config.admin, effective).await?;
+        let process = Process::prepare("control", config.admin, loaded.effective().to_owned()).await?;
         let bound = build(config, &process).await?;
+        let gate = bound.control().gate().clone();
+        process.follow_settings(load, loaded, LIVE, move |new| {
+            levels.set(&new.log.levels)?;
+            gate.change_limits(&new.limits);
+            Ok(())
+        })?;
         let greeting = greeting(&bound, process.admin(), is_encrypted).await?;
         let drain = bound.drain();
         process.run("control", bound.run(), drain, &greeting).await
@@ -180,6 +206,7 @@ mod tests {
             listen: Some(SocketAddr::from(([127, 0, 0, 1], 1))),
             admin: None,
             log: Some("debug".into()),
+            check_config: false,
         };
         let loaded = settings.load().unwrap().value;
         assert_eq!(loaded.directory, PathBuf::from("/tmp/krane"));

@@ -5,6 +5,7 @@ mod region;
 
 use std::{
     fs::{self, File, TryLockError},
+    io::ErrorKind,
     net::SocketAddr,
     path::PathBuf,
 };
@@ -19,7 +20,7 @@ use ::control::{
 use agent::cluster::local::process::LocalConfig;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use model::size::Replicas;
+use model::{name::Placement, size::Replicas};
 use runtime::{
     clock::Clock,
     shutdown::Tasks,
@@ -28,7 +29,7 @@ use runtime::{
 
 use self::{
     greeting::{Door, Greeting, regions},
-    region::{REGIONS, Surroundings, place, start},
+    region::{REGIONS, REGIONS_MAX, Surroundings, place, start},
 };
 use crate::{
     agent::{PODS_DRAIN, ports},
@@ -43,7 +44,9 @@ const INSTANCES: u32 = 2;
 const LOCK: &str = "lock";
 
 #[derive(Args)]
-#[command(after_help = "Example:\n  krane dev --directory /tmp/krane --admin 127.0.0.1:9090")]
+#[command(
+    after_help = "Examples:\n  krane dev\n  krane dev --fresh --regions 3 --port 7070\n  krane dev --output json --directory /tmp/krane"
+)]
 pub(crate) struct Dev {
     /// Where all state is kept; made if it is not there
     #[arg(long, default_value = ".krane", value_name = "DIR")]
@@ -51,7 +54,13 @@ pub(crate) struct Dev {
     /// Forget what the directory has, and begin anew
     #[arg(long)]
     fresh: bool,
-    /// Where agents connect; port 0 takes a free one
+    /// How many regions there are
+    #[arg(long, default_value_t = 2, value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=i64::from(REGIONS_MAX)))]
+    regions: u8,
+    /// The port of the API on this machine; without it, a free one
+    #[arg(long, conflicts_with = "listen")]
+    port: Option<u16>,
+    /// Where the API is, if others than this machine shall reach it; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: SocketAddr,
     /// Where health and metrics are served; port 0 takes a free one
@@ -61,7 +70,7 @@ pub(crate) struct Dev {
     #[arg(long, default_value = "text")]
     output: Output,
     /// What is logged, to stderr: a level, or levels by module
-    #[arg(long, default_value = "info", value_name = "LEVELS")]
+    #[arg(long, default_value = "warn", value_name = "LEVELS")]
     log: String,
 }
 
@@ -85,12 +94,15 @@ impl Dev {
     }
 
     async fn serve(&self) -> anyhow::Result<()> {
-        let process = Process::prepare("dev", self.admin, self.effective()).await?;
-        let bound = control::build(self.config(), &process).await?;
+        let process =
+            Process::prepare("dev", self.admin, self.effective()).await.map_err(taken("--admin"))?;
+        self.progress("the control plane");
+        let bound = control::build(self.config(), &process).await.map_err(taken("--port"))?;
         let store = bound.control().store().clone();
         let Process { clock, random, tasks, .. } = &process;
         let (clock, random, tasks, pods) = (clock.clone(), random.clone(), tasks.clone(), Tasks::new());
-        let (places, since) = (REGIONS.map(place), clock.now());
+        let places: Vec<Placement> = REGIONS.iter().take(self.regions.into()).copied().map(place).collect();
+        let since = clock.now();
         let replicas = Replicas::new(INSTANCES.into()).context("a few")?;
         let wanted = Wanted { places: &places, replicas, key: bound.control().credential_key() };
         seed::sample(&store, &clock, &random, &wanted).await.context("the sample cannot be written")?;
@@ -108,6 +120,7 @@ impl Dev {
         };
         let (mut agents, mut doors) = (Vec::new(), Vec::new());
         for (nth, place) in places.iter().enumerate() {
+            self.progress(&format!("region {}", place.region));
             let region = start(place, &around).await.with_context(|| format!("region {}", place.region))?;
             doors.push(Door {
                 place: place.clone(),
@@ -116,6 +129,7 @@ impl Dev {
             });
             agents.push(region.agent);
         }
+        self.progress("the sample, and sentinels that lead to it");
         let (output, stopping) = (self.output, tasks.clone());
         // Beside the wait for signals: whoever is in a hurry need not wait for the sample.
         tasks.spawn("greeting", async move {
@@ -137,6 +151,13 @@ impl Dev {
         // Last, when nobody watches them any more: that they end is no news.
         pods.stop(PODS_DRAIN).await;
         ended
+    }
+
+    /// Says what is being started, to people who wait for it.
+    fn progress(&self, what: &str) {
+        if self.output == Output::Text {
+            eprintln!("starting {what}");
+        }
     }
 
     /// One of us at a time.
@@ -171,9 +192,9 @@ impl Dev {
     }
 
     fn config(&self) -> ControlConfig {
-        let Self { directory, listen, admin, .. } = self;
+        let Self { directory, admin, .. } = self;
         ControlConfig {
-            listen: *listen,
+            listen: self.listen(),
             admin: *admin,
             directory: directory.clone(),
             ..ControlConfig::default()
@@ -195,9 +216,29 @@ impl Dev {
         })
     }
 
+    fn listen(&self) -> SocketAddr {
+        self.port.map_or(self.listen, |port| SocketAddr::from(([127, 0, 0, 1], port)))
+    }
+
     fn effective(&self) -> String {
-        let Self { directory, listen, admin, log, .. } = self;
-        let directory = directory.display().to_string();
-        format!("directory = {directory:?}\nlisten = \"{listen}\"\nadmin = \"{admin}\"\nlog = {log:?}\n")
+        let Self { directory, admin, log, regions, .. } = self;
+        let (directory, listen) = (directory.display().to_string(), self.listen());
+        format!(
+            "directory = {directory:?}\nregions = {regions}\nlisten = \"{listen}\"\nadmin = \"{admin}\"\nlog = {log:?}\n"
+        )
+    }
+}
+
+/// Says what to do if a port is somebody else's.
+fn taken(flag: &'static str) -> impl FnOnce(anyhow::Error) -> anyhow::Error {
+    move |error| {
+        let is_taken = |cause: &(dyn std::error::Error + 'static)| {
+            cause.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::AddrInUse)
+        };
+        if error.chain().any(is_taken) {
+            return error
+                .context(format!("another program has the port; stop it, or choose another with {flag}"));
+        }
+        error
     }
 }

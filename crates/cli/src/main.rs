@@ -1,6 +1,8 @@
 //! The one binary: a role per subcommand, composed from the crates below.
 
 mod agent;
+mod config;
+mod connect;
 mod control;
 mod dev;
 mod install;
@@ -44,6 +46,8 @@ enum Command {
     Agent(agent::Agent),
     /// Carry the traffic of one environment to its instances
     Sentinel(Box<sentinel::Sentinel>),
+    /// Say what can be set
+    Config(config::Config),
     /// Print what a cluster needs to run krane in it
     Install(install::Install),
     /// Print the version
@@ -62,6 +66,7 @@ fn main() -> ExitCode {
         Command::Control(control) => control.run(),
         Command::Agent(agent) => agent.run(),
         Command::Sentinel(sentinel) => sentinel.run(),
+        Command::Config(config) => config.run(),
         Command::Install(install) => install.run(),
         Command::Version => version::print(),
         Command::LocalRun(run) => run.run(),

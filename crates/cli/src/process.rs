@@ -120,6 +120,7 @@ impl Process {
         live: &'static [&'static str],
         take: impl FnMut(&T) -> anyhow::Result<()> + Send + 'static,
     ) -> anyhow::Result<()> {
+        tracing::info!(settings = loaded.effective(), "these settings are in force");
         let hangups = Hangups::listen().context("cannot wait for SIGHUP")?;
         let reload = Reload::new(load, loaded, live, take, self.effective.clone());
         self.tasks.spawn("settings", reload.run(self.clock.clone(), hangups, self.tasks.clone()));

@@ -5,12 +5,15 @@
 
 use std::{sync::Arc, time::Duration};
 
+use anyhow::Context as _;
 use runtime::{
     clock::Clock,
     config::{ConfigErrors, Loaded},
     shutdown::{Hangups, Tasks},
 };
 use tokio::sync::watch;
+
+use crate::process::say;
 
 /// How a role reads its settings, as often as it is asked to.
 pub(crate) type Load<T> = Arc<dyn Fn() -> Result<Loaded<T>, ConfigErrors> + Send + Sync>;
@@ -31,6 +34,12 @@ pub(crate) struct Reload<T> {
     /// What was complained about last: it is said once.
     complaint: Option<String>,
     effective: watch::Sender<String>,
+}
+
+/// For `--check-config`: says that settings are valid, or all that is wrong with them.
+pub(crate) fn check<T>(read: Result<Loaded<T>, ConfigErrors>) -> anyhow::Result<()> {
+    read.context("the settings are not usable")?;
+    say("the settings are valid\n")
 }
 
 impl<T: Send + 'static> Reload<T> {

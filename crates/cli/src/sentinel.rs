@@ -10,19 +10,14 @@ use clap::Args;
 use runtime::{
     clock::Clock,
     config::{ConfigErrors, Loaded, load_file, read_environment},
-    random::Random,
     telemetry::{self, LogLevels},
-    tls::{Roots, client_config},
-};
-use wire::{
-    auth::Bearer,
-    client::{Control, Dial},
 };
 
 use self::given::Pod;
 use crate::{
+    connect::{connect, presenting},
     process::{Process, block_on_small},
-    reload::Load,
+    reload::{Load, check},
 };
 
 const EXAMPLES: &str = "Examples:
@@ -36,7 +31,7 @@ and the credential from /etc/krane/sentinel/credential.";
 const DRAIN_MORE: Duration = Duration::from_secs(5);
 
 /// What takes effect while it runs.
-const LIVE: &[&str] = &["log.levels", "control.token"];
+pub(crate) const LIVE: &[&str] = &["control.token", "log.levels"];
 
 #[derive(Args, Clone)]
 #[command(after_help = EXAMPLES)]
@@ -53,12 +48,18 @@ pub(crate) struct Sentinel {
     /// What is logged, to stderr: a level, or levels by module
     #[arg(long, value_name = "LEVELS")]
     log: Option<String>,
+    /// Only say whether the settings are valid, and all that is wrong with them
+    #[arg(long)]
+    check_config: bool,
 }
 
 impl Sentinel {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let (said, given) = (self.clone(), read_environment());
         let load: Load<SentinelConfig> = Arc::new(move || said.load(&given));
+        if self.check_config {
+            return check(load());
+        }
         let loaded = load().context("the settings are not usable")?;
         let log = &loaded.value.log;
         let levels = telemetry::init(&log.levels, log.format, &Clock::system()).context("log.levels")?;
@@ -90,12 +91,11 @@ async fn serve(
 ) -> anyhow::Result<()> {
     let config = loaded.value.clone();
     let process = Process::prepare("sentinel", config.admin, loaded.effective().to_owned()).await?;
-    let client = connect(&config, &process.clock, &process.random)?;
-    let presenting = client.clone();
+    let client = connect(&config.control, ::sentinel::caller(&config, &process.random), &process)?;
+    let mut present = presenting(&client, &config.control);
     process.follow_settings(load, loaded, LIVE, move |new| {
         levels.set(&new.log.levels)?;
-        presenting.present(&bearer(new)?);
-        Ok(())
+        present(&new.control)
     })?;
     let environment = config.environment();
     let drain = config.drain.delay + config.drain.deadline + DRAIN_MORE;
@@ -144,22 +144,6 @@ impl Threads {
         let ended: Result<Vec<()>, _> = self.all.into_iter().map(thread::JoinHandle::join).collect();
         ended.map(|_| ()).map_err(|_| "a worker panicked".to_owned())
     }
-}
-
-/// The control plane, which is not connected to before it is needed.
-fn connect(config: &SentinelConfig, clock: &Clock, random: &Random) -> anyhow::Result<Control> {
-    let control = &config.control;
-    let urls = control.urls.iter().map(|url| url.parse()).collect::<Result<Vec<http::Uri>, _>>()?;
-    let token = bearer(config)?;
-    let roots = control.roots.clone().map_or(Roots::Mozilla, Roots::File);
-    let tls = client_config(&roots).context("control.roots")?;
-    let dial = Arc::new(Dial::new(Some(tls)));
-    let caller = ::sentinel::caller(config, random);
-    Ok(Control::new(urls, &token, caller, dial, clock.clone(), random.fork())?)
-}
-
-fn bearer(config: &SentinelConfig) -> anyhow::Result<Bearer> {
-    Bearer::parse(config.control.token.expose()).context("control.token is no token of ours")
 }
 
 #[cfg(test)]

@@ -153,3 +153,39 @@ fn dev_has_its_directory_alone_and_forgets_only_what_is_its_own() {
     assert!(text.contains("nothing of it is removed"), "{text}");
     assert_eq!(fs::read_to_string(other.join("letter")).expect("it is there"), "dear");
 }
+
+#[test]
+fn a_port_that_is_taken_is_named_with_what_to_do() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("it is bound");
+    for (flag, value) in [("--port", address.port().to_string()), ("--admin", address.to_string())] {
+        let output = Command::new(env!("CARGO_BIN_EXE_krane"))
+            .args(["dev", flag, &value, "--directory"])
+            .arg(directory.path().join("state"))
+            .output()
+            .expect("the binary runs");
+        let said = String::from_utf8(output.stderr).expect("it speaks UTF-8");
+        assert!(!output.status.success() && said.contains(&address.to_string()), "{said}");
+        assert!(said.contains(&format!("choose another with {flag}")), "{said}");
+    }
+}
+
+#[test]
+fn a_region_more_is_there_at_the_next_start() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let home = directory.path().join("state");
+    let names = |dev: &Dev| -> Vec<String> {
+        let regions = dev.said["regions"].as_array().expect("regions").iter();
+        regions
+            .filter(|region| region["sentinel"].is_string())
+            .map(|region| region["name"].to_string())
+            .collect()
+    };
+    let one = Dev::start(&home, &["--regions", "1"]);
+    assert_eq!(names(&one), ["\"local/eu\""]);
+    one.interrupt();
+    let three = Dev::start(&home, &["--regions", "3"]);
+    assert_eq!(names(&three), ["\"local/eu\"", "\"local/us\"", "\"local/ap\""]);
+    three.interrupt();
+}

@@ -9,7 +9,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use model::name::{LabelValue, Line};
 use runtime::{
     config::{ByteSize, Problems, SecretString, Validate},
-    telemetry::LogFormat,
+    telemetry::{LogFormat, check_levels},
 };
 use serde::{Deserialize, Serialize};
 
@@ -54,12 +54,14 @@ pub struct StoreConfig {
     /// Certificates, as PEM, that the server's must descend from: with them every connection is encrypted,
     /// without them none is.
     pub roots: Option<PathBuf>,
+    /// How many connections to PostgreSQL there may be at a time.
     pub connections_max: usize,
 }
 
+/// How connections are encrypted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TlsConfig {
-    /// The chain, as PEM. Both files are read again when they change.
+    /// The chain, and its key, as PEM. Both files are read again when they change.
     pub certificate: PathBuf,
     pub key: PathBuf,
 }
@@ -112,7 +114,9 @@ pub struct StreamConfig {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LimitsConfig {
+    /// How large a message of a stream or a call may be.
     pub message: ByteSize,
+    /// How many connections there may be at a time.
     pub connections_max: usize,
     /// Requests at a time on one connection.
     pub streams_max: u32,
@@ -140,6 +144,7 @@ pub struct RetentionConfig {
     /// A reader that was away for longer gets everything anew.
     #[serde(with = "runtime::config::duration")]
     pub tombstones: Duration,
+    /// What sentinels carried.
     #[serde(with = "runtime::config::duration")]
     pub traffic: Duration,
     /// What happened; the newest 10,000 are always there for those who follow.
@@ -153,11 +158,13 @@ pub struct RetentionConfig {
     pub tokens: Duration,
 }
 
+/// What is logged, to standard error.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LogConfig {
-    /// A level, or levels by module.
+    /// A level, or levels by module: `info`, or `info,store=debug`.
     pub levels: String,
+    /// `json`, `pretty`, or `auto`: lines on a terminal, JSON elsewhere.
     pub format: LogFormat,
 }
 
@@ -267,6 +274,9 @@ impl Validate for ControlConfig {
         problems.within("limits", &self.limits);
         problems.within("retention", &self.retention);
         problems.within("deploy", &self.deploy);
+        if let Err(reason) = check_levels(&self.log.levels) {
+            problems.add("log.levels", reason);
+        }
         if let Err(error) = self.minimum_version.parse::<Line>() {
             problems.add("minimum_version", error.to_string());
         }

@@ -179,6 +179,11 @@ impl Control {
         self.first_token.as_ref()
     }
 
+    /// Who lets in, for those who change its limits while it runs.
+    pub fn gate(&self) -> &Gate {
+        &self.shared.gate
+    }
+
     /// The key that new credentials are derived with.
     pub fn credential_key(&self) -> &LabelValue {
         self.shared.keys.newest()

@@ -49,11 +49,17 @@ pub struct Wanted<'a> {
     pub key: &'a LabelValue,
 }
 
-/// Writes the sample unless all of it is there; says whether it was written.
+/// Writes what of the sample is not there yet, also in places that are new; says whether anything was.
 pub async fn sample(store: &Store, clock: &Clock, random: &Random, wanted: &Wanted<'_>) -> Result<bool> {
     let Wanted { places, replicas, key } = wanted;
     let replicas = *replicas;
-    if found(store.route(&hostname()).await)?.is_some() {
+    let mut missing = Vec::new();
+    for (nth, place) in places.iter().enumerate() {
+        if found(store.sentinel(sentinel_id(nth)).await)?.is_none() {
+            missing.push((nth, place));
+        }
+    }
+    if missing.is_empty() {
         return Ok(false);
     }
     let draft = Events::new(clock, random).draft();
@@ -69,7 +75,7 @@ pub async fn sample(store: &Store, clock: &Clock, random: &Random, wanted: &Want
         write.put_environment(&sample.environment, &cause).await?;
         write.put_deployment(&sample.deployment, &sample.progress).await?;
         write.put_route(&sample.route(), &cause).await?;
-        for (nth, place) in places.iter().enumerate() {
+        for (nth, place) in missing.iter().copied() {
             if !regions.iter().any(|region| region.key == place.region) {
                 write.put_region(&place.region, true, draft.at()).await?;
             }

@@ -3,5 +3,5 @@
 mod log;
 mod metrics;
 
-pub use log::{LogError, LogFormat, LogLevels, init};
+pub use log::{LogError, LogFormat, LogLevels, check_levels, init};
 pub use metrics::{Build, Counter, Family, Gauge, Histogram, Metrics};

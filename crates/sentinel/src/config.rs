@@ -7,10 +7,11 @@ use model::{
     name::{LabelValue, Line, Placement, RegionKey},
 };
 use runtime::{
-    config::{ByteSize, Problems, SecretString, Validate},
-    telemetry::LogFormat,
+    config::{ByteSize, Problems, Validate},
+    telemetry::{LogFormat, check_levels},
 };
 use serde::{Deserialize, Serialize};
+pub use wire::config::ControlPlaneConfig;
 
 use crate::{balance::Strategy, guard::HeadLimits, pool::PoolConfig, trust::Trusted};
 
@@ -20,7 +21,9 @@ use crate::{balance::Strategy, guard::HeadLimits, pool::PoolConfig, trust::Trust
 pub struct SentinelConfig {
     pub control: ControlPlaneConfig,
     pub region: RegionConfig,
+    /// Which of the region's clusters it is in.
     pub shard: String,
+    /// Whose requests it carries: the workspace, its environment, and the row of the sentinel.
     pub workspace_id: String,
     pub environment_id: String,
     pub sentinel_id: String,
@@ -32,6 +35,7 @@ pub struct SentinelConfig {
     pub listen: SocketAddr,
     /// Where health and metrics are served.
     pub admin: SocketAddr,
+    /// Without it, requests are not encrypted.
     pub tls: Option<TlsConfig>,
     /// Where the last table is kept; nowhere if it is empty.
     pub snapshot: Option<PathBuf>,
@@ -42,26 +46,19 @@ pub struct SentinelConfig {
     pub log: LogConfig,
 }
 
+/// The region that it is in.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RegionConfig {
+    /// Who runs it: `aws`.
     pub platform: String,
+    /// What they call it: `us-east-1`.
     pub name: String,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ControlPlaneConfig {
-    /// Its replicas: `http://…` or `https://…`.
-    pub urls: Vec<String>,
-    /// The sentinel's credential.
-    pub token: SecretString,
-    /// Certificates, as PEM, that the control plane's must descend from; without them, the world's.
-    pub roots: Option<PathBuf>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TlsConfig {
+    /// The chain, and its key, as PEM. Both files are read again when they change.
     pub certificate: PathBuf,
     pub key: PathBuf,
 }
@@ -72,9 +69,12 @@ pub struct TlsConfig {
 pub struct ProxyConfig {
     /// Peers whose forwarded headers and deployment ids are believed.
     pub trusted: Trusted,
+    /// How an instance is chosen; `random` is for comparison.
     pub balance: Strategy,
+    /// How long an instance may take to accept.
     #[serde(with = "runtime::config::duration")]
     pub connect_timeout: Duration,
+    /// How long a client may take to say what it wants.
     #[serde(with = "runtime::config::duration")]
     pub request_headers_timeout: Duration,
     /// How long an instance may take to begin its answer; zero is for ever.
@@ -89,21 +89,27 @@ pub struct ProxyConfig {
     /// How long a connection to an instance is kept without a use.
     #[serde(with = "runtime::config::duration")]
     pub upstream_idle: Duration,
+    /// How many such connections are kept, to one instance by one core.
     pub upstream_idle_max: usize,
+    /// How large the head of a request may be, how many fields it may have, and how long its address may be.
     pub head_max: ByteSize,
     pub headers_max: usize,
     pub uri_max: ByteSize,
-    /// Zero is no limit.
+    /// How large the body of a request may be; zero is no limit.
     pub body_max: ByteSize,
+    /// How many connections and requests there may be at a time.
     pub connections_max: usize,
     pub requests_max: usize,
     /// How long a request may wait for another to end when there are too many.
     #[serde(with = "runtime::config::duration")]
     pub queue: Duration,
+    /// Requests at a time on one connection of HTTP/2.
     pub streams_max: u32,
+    /// How many other instances a request is tried at.
     pub retries_max: u32,
 }
 
+/// How it ends.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DrainConfig {
@@ -115,10 +121,13 @@ pub struct DrainConfig {
     pub deadline: Duration,
 }
 
+/// What is logged, to standard error.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LogConfig {
+    /// A level, or levels by module: `info`, or `info,sentinel=debug`.
     pub levels: String,
+    /// `json`, `pretty`, or `auto`: lines on a terminal, JSON elsewhere.
     pub format: LogFormat,
     /// A line of JSON on stdout for each request.
     pub requests: bool,
@@ -144,12 +153,6 @@ impl Default for SentinelConfig {
             drain: DrainConfig::default(),
             log: LogConfig::default(),
         }
-    }
-}
-
-impl Default for ControlPlaneConfig {
-    fn default() -> Self {
-        Self { urls: Vec::new(), token: SecretString::new(""), roots: None }
     }
 }
 
@@ -240,6 +243,7 @@ impl Validate for SentinelConfig {
         read("workspace_id", self.workspace_id.parse::<WorkspaceId>().err().map(text));
         read("environment_id", self.environment_id.parse::<EnvironmentId>().err().map(text));
         read("sentinel_id", self.sentinel_id.parse::<SentinelId>().err().map(text));
+        read("log.levels", check_levels(&self.log.levels).err());
         let instance = self.instance_id.as_deref().unwrap_or("made-up");
         read("instance_id", instance.parse::<Line>().err().map(text));
         if let Some(zone) = self.zone.as_deref().filter(|zone| !zone.is_empty()) {
@@ -247,24 +251,6 @@ impl Validate for SentinelConfig {
         }
         problems.within("control", &self.control);
         problems.within("proxy", &self.proxy);
-    }
-}
-
-impl Validate for ControlPlaneConfig {
-    fn validate(&self, problems: &mut Problems) {
-        if self.urls.is_empty() {
-            problems.add("urls", "names at least one address");
-        }
-        for (nth, url) in self.urls.iter().enumerate() {
-            if !["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
-                problems.add(&format!("urls.{nth}"), "begins with http:// or https://");
-            } else if let Err(error) = url.parse::<http::Uri>() {
-                problems.add(&format!("urls.{nth}"), error.to_string());
-            }
-        }
-        if wire::auth::Bearer::parse(self.token.expose()).is_none() {
-            problems.add("token", "is no token of ours");
-        }
     }
 }
 

@@ -8,6 +8,7 @@
 
 pub mod auth;
 pub mod client;
+pub mod config;
 pub mod deployment;
 pub mod follow;
 pub mod heartbeat;

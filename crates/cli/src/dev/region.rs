@@ -19,12 +19,16 @@ use runtime::{config::SecretString, shutdown::Tasks};
 use tokio::sync::watch;
 
 use crate::{
-    agent::{build, open_machine},
+    agent::{build, control, open_machine},
+    connect::connect,
     process::{Begun, Process},
 };
 
-/// The regions that there are, as different as two directories can be.
-pub(super) const REGIONS: [&str; 2] = ["local/eu", "local/us"];
+/// The regions that there can be, as different as directories can be.
+pub(super) const REGIONS: [&str; 6] =
+    ["local/eu", "local/us", "local/ap", "local/sa", "local/af", "local/me"];
+pub(super) const REGIONS_MAX: u8 = 6;
+const _: () = assert!(REGIONS.len() == REGIONS_MAX as usize, "as many as there are names");
 
 /// What a region needs of all that is around it.
 pub(super) struct Surroundings<'a> {
@@ -59,8 +63,8 @@ pub(super) async fn start(place: &Placement, around: &Surroundings<'_>) -> anyho
     let process = Process::prepare_in(around.tasks.child(), "agent", anywhere, effective).await?;
     let local = config.local.clone().context("it is local")?;
     let machine = open_machine(&config, local, around.ports.clone(), &process, around.pods)?;
-    let caller = ::agent::caller(&config, &process.random);
-    let agent = build(config, caller, machine.local, &process).await?;
+    let client = connect(control(&config)?, ::agent::caller(&config, &process.random), &process)?;
+    let agent = build(config, client, machine.local, &process).await?;
     Ok(Region { agent: process.begin("agent", agent.run()), services: machine.services })
 }
 

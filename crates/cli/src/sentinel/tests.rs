@@ -12,7 +12,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use model::sentinel::Sentinel as Row;
 use runtime::config::SecretString;
 use serde_json::Value;
-use wire::auth::CredentialKeys;
+use wire::auth::{Bearer, CredentialKeys};
 
 use super::*;
 
@@ -68,7 +68,7 @@ fn write(made: &Made, directory: &Path) {
 }
 
 fn sentinel() -> Sentinel {
-    Sentinel { config: None, listen: None, admin: None, log: None }
+    Sentinel { config: None, listen: None, admin: None, log: None, check_config: false }
 }
 
 fn local(made: &Made, root: &Path) -> Vec<(String, String)> {

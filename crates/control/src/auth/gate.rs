@@ -51,7 +51,7 @@ struct Inner {
     clock: Clock,
     random: Random,
     /// How long a call may take, and a stream to begin.
-    call: Duration,
+    call: Mutex<Duration>,
     metrics: AuthMetrics,
     live: RwLock<Live>,
     lookups: Mutex<Lookups>,
@@ -101,6 +101,14 @@ enum Leave {
     TooMany,
 }
 
+/// How often one token may do what.
+fn rates(limits: &LimitsConfig) -> Rates {
+    Rates {
+        opens: Rate::new(limits.opens_per_minute, Duration::from_mins(1), limits.opens_burst),
+        calls: Rate::new(limits.requests_per_minute, Duration::from_mins(1), limits.requests_burst),
+    }
+}
+
 impl Gate {
     /// Learns all that opens something, and goes on learning.
     pub fn start(
@@ -112,10 +120,7 @@ impl Gate {
         metrics: &AuthMetrics,
     ) -> Self {
         let Surroundings { clock, random, tasks } = surroundings;
-        let rates = Rates {
-            opens: Rate::new(limits.opens_per_minute, Duration::from_mins(1), limits.opens_burst),
-            calls: Rate::new(limits.requests_per_minute, Duration::from_mins(1), limits.requests_burst),
-        };
+        let rates = rates(limits);
         let lookups = Rate::new(LOOKUPS, Duration::from_secs(1), LOOKUPS);
         let bucket = Bucket::full(lookups, clock.instant());
         let gate = Self(Arc::new(Inner {
@@ -124,7 +129,7 @@ impl Gate {
             keys: keys.clone(),
             clock: clock.clone(),
             random: random.clone(),
-            call: limits.call,
+            call: Mutex::new(limits.call),
             metrics: metrics.clone(),
             live: RwLock::new(Live::new(rates)),
             lookups: Mutex::new(Lookups { bucket, unknown: BTreeMap::new() }),
@@ -142,6 +147,12 @@ impl Gate {
             stopping.run_until_cancelled(touching.touch()).await;
         });
         gate
+    }
+
+    /// Holds everybody to other limits from now on: how often one may ask, and how long a call may take.
+    pub fn change_limits(&self, limits: &LimitsConfig) {
+        self.write().change_rates(rates(limits));
+        *self.0.call.lock().unwrap_or_else(PoisonError::into_inner) = limits.call;
     }
 
     pub fn knows(&self, placement: &Placement) -> bool {
@@ -171,7 +182,8 @@ impl Gate {
 
     /// Resolves when a call that begins now has taken too long.
     pub(super) async fn patience(&self) {
-        self.0.clock.sleep(self.0.call).await;
+        let call = *self.0.call.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.clock.sleep(call).await;
     }
 
     pub(super) fn random(&self) -> &Random {

@@ -30,6 +30,12 @@ impl Bucket {
         Self { rate, left: rate.burst, at: now }
     }
 
+    /// Holds to another rate from now on; what is left is no more than it allows at once.
+    pub(super) fn change_to(&mut self, rate: Rate) {
+        self.left = self.left.min(rate.burst);
+        self.rate = rate;
+    }
+
     /// Whether it may happen once more, now.
     pub(super) fn take(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
@@ -55,6 +61,17 @@ mod tests {
         assert_eq!((0..1000).filter(|_| bucket.take(start)).count(), 100);
         let later = start + Duration::from_secs(3);
         assert_eq!((0..1000).filter(|_| bucket.take(later)).count(), 30);
+    }
+
+    #[test]
+    fn another_rate_holds_at_once_and_gives_nothing_away() {
+        let start = Clock::system().instant();
+        let mut bucket = Bucket::full(Rate::new(600, Duration::from_mins(1), 100), start);
+        bucket.change_to(Rate::new(60, Duration::from_mins(1), 5));
+        assert_eq!((0..1000).filter(|_| bucket.take(start)).count(), 5);
+        bucket.change_to(Rate::new(600, Duration::from_mins(1), 100));
+        let later = start + Duration::from_secs(1);
+        assert_eq!((0..1000).filter(|_| bucket.take(later)).count(), 10);
     }
 
     #[test]

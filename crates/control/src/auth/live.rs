@@ -102,6 +102,21 @@ impl Live {
         Self { rates, tokens: BTreeMap::new(), sentinels: BTreeMap::new(), places: BTreeMap::new() }
     }
 
+    /// Holds everybody to other rates from now on.
+    pub(super) fn change_rates(&mut self, rates: Rates) {
+        self.rates = rates;
+        let change = |bucket: &Mutex<Bucket>, rate| {
+            bucket.lock().unwrap_or_else(PoisonError::into_inner).change_to(rate);
+        };
+        for entry in self.tokens.values() {
+            change(&entry.opens, rates.opens);
+            change(&entry.calls, rates.calls);
+        }
+        for entry in self.sentinels.values() {
+            change(&entry.opens, rates.opens);
+        }
+    }
+
     pub(super) fn token(&self, hash: &TokenHash, now: Now) -> Standing {
         // The tree is walked by a hash, which tells nothing of the token; the last word is a slow comparison.
         let Some(entry) = self.tokens.get(hash).filter(|entry| entry.token.hash.matches(hash)) else {

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::not_zero;
 
+/// How deployments go.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DeployConfig {

@@ -83,6 +83,13 @@ fn parse(filter: &str) -> Result<EnvFilter, LogError> {
         .map_err(|source| LogError::Filter { filter: filter.to_owned(), source })
 }
 
+/// What is wrong with a filter, for whoever validates settings.
+pub fn check_levels(filter: &str) -> Result<(), String> {
+    parse(filter).map(drop).map_err(|_| {
+        format!("{filter:?} is neither a level (error, warn, info, debug, trace, off) nor levels by module, like info,store=debug")
+    })
+}
+
 impl LogLevels {
     /// Logs by another filter from now on. One that is not valid changes nothing.
     pub fn set(&self, filter: &str) -> Result<(), LogError> {
