@@ -11,6 +11,7 @@ mod process;
 mod reload;
 mod sample;
 mod sentinel;
+mod user;
 mod version;
 
 use std::process::ExitCode;
@@ -50,6 +51,8 @@ enum Command {
     Config(config::Config),
     /// Print what a cluster needs to run krane in it
     Install(install::Install),
+    #[command(flatten)]
+    User(user::Command),
     /// Print the version
     Version,
     /// Run a command that ends when its parent does; the agent of a local cluster starts pods so
@@ -68,15 +71,68 @@ fn main() -> ExitCode {
         Command::Sentinel(sentinel) => sentinel.run(),
         Command::Config(config) => config.run(),
         Command::Install(install) => install.run(),
+        Command::User(command) => return ended(command.run()),
         Command::Version => version::print(),
         Command::LocalRun(run) => run.run(),
         Command::Sample(sample) => sample.run(),
     };
+    ended(done.map(|()| user::End::Done))
+}
+
+fn ended(done: anyhow::Result<user::End>) -> ExitCode {
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(end) => end.into(),
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    /// The commands of everything that can be asked, with what they say after their options.
+    fn helps(command: &clap::Command, path: &str, found: &mut Vec<(String, String)>) {
+        let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        found.push((path.to_owned(), after));
+        for inner in
+            command.get_subcommands().filter(|inner| !inner.is_hide_set() && inner.get_name() != "help")
+        {
+            helps(inner, &format!("{path} {}", inner.get_name()), found);
+        }
+    }
+
+    #[test]
+    fn every_example_of_a_help_is_a_command_that_parses() {
+        let mut found = Vec::new();
+        helps(&Krane::command(), "krane", &mut found);
+        let mut examples = 0;
+        for (path, help) in &found {
+            for line in help.lines().filter_map(|line| line.strip_prefix("  krane ")) {
+                // Behind two spaces it is explained.
+                let line = line.split("  ").next().unwrap_or_default();
+                let words = line.split_whitespace().take_while(|word| !matches!(*word, ">" | "|"));
+                let parsed = Krane::try_parse_from(std::iter::once("krane").chain(words));
+                if let Err(error) = parsed {
+                    panic!("{path} --help says `krane {line}`: {error}");
+                }
+                examples += 1;
+            }
+        }
+        assert!(examples >= 40, "only {examples}");
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        let mut found = Vec::new();
+        helps(&Krane::command(), "krane", &mut found);
+        let top = found.iter().filter(|(path, _)| path.split(' ').count() == 2 && path != "krane version");
+        for (path, help) in top {
+            assert!(help.contains("  krane "), "{path} has no example");
         }
     }
 }

@@ -18,8 +18,8 @@ use super::Opened;
 
 const EXAMPLES: &str = "Examples:
   krane control cluster list
-  krane control cluster confirm aws/us-east-1 --kind deployment --hash 2c26b4…
-  krane control cluster confirm aws/us-east-1:b --kind sentinel --hash 2c26b4…";
+  krane control cluster confirm aws/us-east-1 --kind deployment --hash 2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae
+  krane control cluster confirm aws/us-east-1:b --kind sentinel --hash 2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
