@@ -29,6 +29,7 @@ const EXAMPLES: &str = "Examples:
   krane control --url postgres://krane@db/krane --listen 0.0.0.0:7070
   krane control token create --kind agent --region aws/us-east-1
   krane control cluster list
+  krane control openapi > openapi.json
 
 Every setting can also come from the environment: KRANE_CONTROL__LEASE__DURATION=30s.";
 
@@ -82,6 +83,8 @@ enum Command {
     Token(token::Token),
     /// List clusters, and confirm deletions that they hold back
     Cluster(cluster::Cluster),
+    /// Print the description of the API, as `/openapi.json` has it
+    Openapi,
     /// Write something to try things with
     Seed(seed::Seed),
 }
@@ -100,6 +103,10 @@ impl Control {
         if let Some(Command::Token(token)) = &self.command {
             token.check()?;
         }
+        if let Some(Command::Openapi) = &self.command {
+            println!("{:#}", control::rest::openapi::document());
+            return Ok(());
+        }
         let said = self.settings.clone();
         let load: Load<ControlConfig> = Arc::new(move || said.load());
         if self.settings.check_config {
@@ -113,6 +120,7 @@ impl Control {
                 Command::Token(token) => token.run(&opened).await,
                 Command::Cluster(cluster) => cluster.run(&opened).await,
                 Command::Seed(seed) => seed.run(&opened, &loaded.value).await,
+                Command::Openapi => unreachable!("it was answered without a store"),
             };
             opened.close().await;
             done

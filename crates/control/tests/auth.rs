@@ -172,6 +172,23 @@ async fn one_token_cannot_open_streams_for_ever() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_token_cannot_make_requests_for_ever() {
+    let plane = Plane::start(|config| {
+        config.limits.requests_per_minute = 1;
+        config.limits.requests_burst = 5;
+    })
+    .await;
+    let (one, two) = (plane.tokens.create(user()).await.unwrap(), plane.tokens.create(user()).await.unwrap());
+    for _ in 0..5 {
+        // A path that is not there counts as well: the limit comes before anything is looked for.
+        assert_eq!(plane.code("/v1/nothing", Some(one.bearer.reveal()), "").await, "not_found");
+    }
+    assert_eq!(plane.code("/v1/nothing", Some(one.bearer.reveal()), "").await, "rate_limited");
+    assert_eq!(plane.code("/v1/nothing", Some(two.bearer.reveal()), "").await, "not_found", "others may");
+    plane.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_start_keeps_an_admins_token_in_a_private_file() {
     let plane = Plane::start(|_| {}).await;
     let path = plane.home().join("admin.token");
