@@ -15,7 +15,7 @@ use model::{
     traffic::{Blame, StatusClass},
 };
 use runtime::{random::Random, shutdown::Tasks};
-use store::{Config, Store, Surroundings};
+use store::{Cause, Config, Store, Surroundings};
 
 use self::{
     database::Database,
@@ -93,12 +93,8 @@ fn what_sentinels_carry_arrives_in_the_store() {
     }
     let lost = world.get_with("/", "Host: nobody.localhost\r\n").expect("it answers");
     assert!(lost.starts_with("HTTP/1.1 404 "), "{lost}");
-    let path = world.database_path();
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let found = runtime.block_on(async {
-        let tasks = Tasks::new();
-        let surroundings = Surroundings { random: Random::system(), ..Surroundings::real(tasks.clone()) };
-        let store = Store::open(&Config::sqlite(path), surroundings).await.expect("the store opens");
+    let expected = MANY as u64 + world.asked_before();
+    let found = on_store(&world, async |store| {
         let (environment, well) =
             (seed::environment_id(), (Blame::None, StatusClass::new(2).expect("a digit")));
         let mut found = (0, Vec::new());
@@ -108,18 +104,15 @@ fn what_sentinels_carry_arrives_in_the_store() {
             let count = all.get(&seed::deployment_id()).and_then(|sums| sums.counts.get(&well).copied());
             let requests = store.requests(environment, 1000).await.expect("the requests");
             found = (count.unwrap_or_default(), requests);
-            if found.0 >= MANY as u64 {
+            if found.0 >= expected && found.1.iter().any(|one| one.status == Some(404)) {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        drop(store);
-        tasks.stop(Duration::from_secs(5)).await;
         found
     });
     let (count, requests) = found;
-    // One more was sent to see that the way is open.
-    assert_eq!(count, MANY as u64 + world.asked_before(), "each is counted once");
+    assert_eq!(count, expected, "each is counted once");
     let last =
         requests.iter().find(|one| one.id.as_str() == asked[MANY - 1]).expect("the last is among them");
     assert_eq!(
@@ -130,4 +123,46 @@ fn what_sentinels_carry_arrives_in_the_store() {
     let lost = requests.iter().find(|one| one.status == Some(404)).expect("also what nobody answers for");
     assert_eq!((lost.deployment, lost.blame), (None, Blame::Client));
     world.end();
+}
+
+#[test]
+fn a_sentinel_that_runs_presents_the_credential_that_it_is_given_anew() {
+    let mut world = World::begin(Database::sqlite());
+    let sentinel = world.sentinel();
+    assert!(!world.sentinel_log().contains("another token"));
+    on_store(&world, async |store| {
+        let (mut row, _) = store.sentinel(seed::sentinel_id(0)).await.expect("the row");
+        row.desired.credential = row.desired.credential.next();
+        let mut write = store.begin().await.expect("a write");
+        write.put_sentinel(&row, &Cause { change: None, at: Millis(1) }).await.expect("it is put");
+        write.commit().await.expect("it commits");
+    });
+    eventually("it presents another token", || {
+        let log = world.sentinel_log();
+        if log.contains("another token is presented") { Ok(()) } else { Err(log) }
+    });
+    world.kill_all_above();
+    world.restore_all_above();
+    eventually("it is let in with it", || {
+        let metrics = world.control_metrics();
+        if metrics.contains("krane_streams{kind=\"routes\"} 1") { Ok(()) } else { Err(metrics) }
+    });
+    world.requests_flow(MANY);
+    assert_eq!(world.sentinel().pid, sentinel.pid, "it is the same process");
+    world.end();
+}
+
+/// Does something on the store of a world, as one more process would.
+fn on_store<T>(world: &World, work: impl AsyncFnOnce(&Store) -> T) -> T {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let tasks = Tasks::new();
+        let surroundings = Surroundings { random: Random::system(), ..Surroundings::real(tasks.clone()) };
+        let config = Config::sqlite(world.database_path());
+        let store = Store::open(&config, surroundings).await.expect("the store opens");
+        let done = work(&store).await;
+        drop(store);
+        tasks.stop(Duration::from_secs(5)).await;
+        done
+    })
 }

@@ -174,6 +174,15 @@ impl World {
         self.pods("sentinel").into_iter().next()
     }
 
+    /// All that the sentinel wrote.
+    pub fn sentinel_log(&self) -> String {
+        let pods = fs::read_dir(self.home.path().join("local/pods")).expect("pods").flatten();
+        let is_sentinel =
+            |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| name.starts_with("sentinel_"));
+        let mut logs = pods.filter(|pod| is_sentinel(&pod.file_name())).map(|pod| pod.path().join("log"));
+        logs.next().and_then(|log| fs::read_to_string(log).ok()).unwrap_or_default()
+    }
+
     pub fn workload(&self) -> Pod {
         self.pods("sample").into_iter().next().expect("a workload runs")
     }
