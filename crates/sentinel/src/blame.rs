@@ -24,6 +24,8 @@ pub enum Client {
     BodyTooLarge,
     /// It stopped sending in the middle of its request.
     TooSlow,
+    /// It has as many requests under way as one client may.
+    TooMany,
     /// It went away before it was answered.
     Closed,
     /// `CONNECT`: this is no proxy for whoever wants one.
@@ -69,6 +71,7 @@ impl Blame {
                 Client::UriTooLong => StatusCode::URI_TOO_LONG,
                 Client::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
                 Client::TooSlow => StatusCode::REQUEST_TIMEOUT,
+                Client::TooMany => StatusCode::TOO_MANY_REQUESTS,
                 Client::Closed => client_closed(),
                 Client::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
                 Client::ExpectationUnknown => StatusCode::EXPECTATION_FAILED,
@@ -97,6 +100,7 @@ impl Blame {
                 Client::UriTooLong => "User.BadRequest.RequestUriTooLong",
                 Client::BodyTooLarge => "User.BadRequest.RequestBodyTooLarge",
                 Client::TooSlow => "User.BadRequest.RequestTimeout",
+                Client::TooMany => "User.BadRequest.TooManyRequests",
                 Client::Closed => "User.BadRequest.ClientClosedRequest",
                 Client::MethodNotAllowed => "User.BadRequest.MethodNotAllowed",
                 Client::ExpectationUnknown => "User.BadRequest.ExpectationFailed",
@@ -127,6 +131,7 @@ impl Blame {
                 Client::UriTooLong => "the request's target is longer than is taken here",
                 Client::BodyTooLarge => "the request's body is larger than is taken here",
                 Client::TooSlow => "the request was not sent in time",
+                Client::TooMany => "too many requests of this client are under way",
                 Client::Closed => "the client went away before it was answered",
                 Client::MethodNotAllowed => "this method is not carried",
                 Client::ExpectationUnknown => "only 100-continue can be expected",
@@ -150,7 +155,8 @@ impl Blame {
     /// Seconds after which it may be worth to ask again.
     pub fn retry_after(self) -> Option<u32> {
         match self {
-            Blame::Upstream(Upstream::NoneRunning | Upstream::Unreachable)
+            Blame::Client(Client::TooMany)
+            | Blame::Upstream(Upstream::NoneRunning | Upstream::Unreachable)
             | Blame::Us(Us::Overloaded | Us::NotReady) => Some(1),
             Blame::Client(_) | Blame::Upstream(_) | Blame::Us(_) => None,
         }
@@ -169,7 +175,7 @@ impl Blame {
                 | Client::Closed
                 | Client::MethodNotAllowed
                 | Client::ExpectationUnknown => true,
-                Client::DeploymentNotFound => false,
+                Client::DeploymentNotFound | Client::TooMany => false,
             },
             Blame::Upstream(_) | Blame::Us(_) => false,
         }
@@ -218,6 +224,7 @@ mod tests {
             Blame::Client(Client::UriTooLong),
             Blame::Client(Client::BodyTooLarge),
             Blame::Client(Client::TooSlow),
+            Blame::Client(Client::TooMany),
             Blame::Client(Client::Closed),
             Blame::Client(Client::MethodNotAllowed),
             Blame::Client(Client::ExpectationUnknown),
@@ -241,6 +248,7 @@ mod tests {
             414 client User.BadRequest.RequestUriTooLong
             413 client User.BadRequest.RequestBodyTooLarge
             408 client User.BadRequest.RequestTimeout
+            429 client User.BadRequest.TooManyRequests
             499 client User.BadRequest.ClientClosedRequest
             405 client User.BadRequest.MethodNotAllowed
             417 client User.BadRequest.ExpectationFailed

@@ -80,7 +80,8 @@ pub struct ProxyConfig {
     /// How long an instance may take to begin its answer; zero is for ever.
     #[serde(with = "runtime::config::duration")]
     pub response_headers_timeout: Duration,
-    /// How long a body may be quiet.
+    /// How long a body, an upgraded connection or a client between two requests may be quiet, and how long a client may
+    /// take nothing of what it is sent.
     #[serde(with = "runtime::config::duration")]
     pub idle_timeout: Duration,
     /// How long a request may take in all; zero is for ever.
@@ -97,9 +98,14 @@ pub struct ProxyConfig {
     pub uri_max: ByteSize,
     /// How large the body of a request may be; zero is no limit.
     pub body_max: ByteSize,
-    /// How many connections and requests there may be at a time.
+    /// Connections of all clients; one more is closed at once.
     pub connections_max: usize,
+    /// Requests under way of all clients.
     pub requests_max: usize,
+    /// Connections of one client, by its address; zero is no limit. Trusted peers have none: they bring others' requests.
+    pub client_connections_max: usize,
+    /// Requests under way of one client, as trusted peers name it; zero is no limit.
+    pub client_requests_max: usize,
     /// How long a request may wait for another to end when there are too many.
     #[serde(with = "runtime::config::duration")]
     pub queue: Duration,
@@ -131,6 +137,8 @@ pub struct LogConfig {
     pub format: LogFormat,
     /// A line of JSON on stdout for each request.
     pub requests: bool,
+    /// Parameters of queries whose values are left out of the log, besides those that always are.
+    pub redact: Vec<String>,
 }
 
 impl Default for SentinelConfig {
@@ -174,6 +182,9 @@ impl Default for ProxyConfig {
             body_max: ByteSize::bytes(0),
             connections_max: 16_384,
             requests_max: 16_384,
+            // Half: no single client can take everything.
+            client_connections_max: 8192,
+            client_requests_max: 8192,
             queue: Duration::from_millis(100),
             streams_max: 256,
             retries_max: 2,
@@ -189,7 +200,7 @@ impl Default for DrainConfig {
 
 impl Default for LogConfig {
     fn default() -> Self {
-        Self { levels: "info".to_owned(), format: LogFormat::Auto, requests: false }
+        Self { levels: "info".to_owned(), format: LogFormat::Auto, requests: false, redact: Vec::new() }
     }
 }
 

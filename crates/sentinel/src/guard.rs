@@ -24,14 +24,19 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicU8, Ordering},
     },
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
+    time::Duration,
 };
 
 use futures_util::task::AtomicWaker;
+use runtime::clock::Clock;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 pub use self::{framing::Framing, head::HeadLimits};
-use crate::blame::{Blame, Client};
+use crate::{
+    blame::{Blame, Client},
+    proxy::patience::Patience,
+};
 
 /// The path of the request that stands for one that was refused. Nothing below `/_unkey/internal/` is carried.
 pub const REFUSED_PATH: &str = "/_unkey/internal/refused";
@@ -52,6 +57,15 @@ pub struct Guarded<I> {
     handed: usize,
     end: End,
     line: Arc<Line>,
+    pace: Pace,
+}
+
+/// How slow a client may be.
+pub struct Pace {
+    /// To send the rest of a head of which something came.
+    head: Patience,
+    /// To take what it is sent.
+    write: Patience,
 }
 
 /// Whether anything that comes is still looked at.
@@ -98,9 +112,33 @@ impl Line {
     }
 }
 
+impl Pace {
+    pub fn new(clock: &Clock, head: Duration, write: Duration) -> Pace {
+        Pace {
+            head: Patience::new(clock.clone(), head, None),
+            write: Patience::new(clock.clone(), write, None),
+        }
+    }
+
+    /// What a client that takes nothing for too long gets is the end.
+    fn written<T>(&mut self, written: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        match written {
+            Poll::Pending if self.write.is_over(cx) => {
+                let text = "the client does not take what it is sent";
+                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, text)))
+            }
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(written) => {
+                self.write.again();
+                Poll::Ready(written)
+            }
+        }
+    }
+}
+
 impl<I> Guarded<I> {
     /// A connection of which `begun` was read already.
-    pub fn new(io: I, begun: Vec<u8>, limits: HeadLimits, line: Arc<Line>) -> Guarded<I> {
+    pub fn new(io: I, begun: Vec<u8>, limits: HeadLimits, line: Arc<Line>, pace: Pace) -> Guarded<I> {
         let mut guarded = Guarded {
             io,
             framing: Framing::new(limits),
@@ -109,13 +147,14 @@ impl<I> Guarded<I> {
             handed: 0,
             end: End::NotYet,
             line,
+            pace,
         };
         guarded.look_at_held();
         guarded
     }
 
     /// A connection that is not looked at, of which `begun` was read already.
-    pub fn open(io: I, begun: Vec<u8>) -> Guarded<I> {
+    pub fn open(io: I, begun: Vec<u8>, pace: Pace) -> Guarded<I> {
         let mut framing = Framing::new(HeadLimits::default());
         framing.open();
         Guarded {
@@ -126,6 +165,7 @@ impl<I> Guarded<I> {
             handed: 0,
             end: End::NotYet,
             line: Arc::default(),
+            pace,
         }
     }
 
@@ -148,6 +188,9 @@ impl<I> Guarded<I> {
             Ok(passed) => {
                 let rest = self.held.split_off(passed);
                 self.ready = std::mem::replace(&mut self.held, rest);
+                if passed > 0 {
+                    self.pace.head.again();
+                }
             }
             Err((passed, client)) => {
                 self.held.truncate(passed);
@@ -167,6 +210,15 @@ impl<I> Guarded<I> {
         } else {
             self.end = End::Broken(client);
         }
+    }
+
+    /// Whether the rest of a head has been waited for long enough.
+    fn is_too_slow(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.framing.is_at_head() && !self.held.is_empty() {
+            return self.pace.head.is_over(cx);
+        }
+        self.pace.head.again();
+        false
     }
 
     /// Whether there is a decision on an upgrade that was waited for.
@@ -219,7 +271,13 @@ impl<I: AsyncRead + Unpin> AsyncRead for Guarded<I> {
                 }
             }
             let before = buffer.filled().len();
-            ready!(Pin::new(&mut this.io).poll_read(cx, buffer))?;
+            if Pin::new(&mut this.io).poll_read(cx, buffer)?.is_pending() {
+                if this.is_too_slow(cx) {
+                    this.refuse(Client::TooSlow);
+                    continue;
+                }
+                return Poll::Pending;
+            }
             if buffer.filled().len() == before {
                 return Poll::Ready(Ok(()));
             }
@@ -250,15 +308,18 @@ impl<I: AsyncRead + Unpin> AsyncRead for Guarded<I> {
 
 impl<I: AsyncWrite + Unpin> AsyncWrite for Guarded<I> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, bytes)
+        let written = Pin::new(&mut self.io).poll_write(cx, bytes);
+        self.pace.written(written, cx)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
+        let written = Pin::new(&mut self.io).poll_flush(cx);
+        self.pace.written(written, cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
+        let written = Pin::new(&mut self.io).poll_shutdown(cx);
+        self.pace.written(written, cx)
     }
 
     fn poll_write_vectored(
@@ -266,7 +327,8 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Guarded<I> {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, slices)
+        let written = Pin::new(&mut self.io).poll_write_vectored(cx, slices);
+        self.pace.written(written, cx)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -13,6 +13,7 @@ pub mod blame;
 pub mod config;
 pub mod guard;
 pub mod headers;
+pub mod limit;
 pub mod log;
 pub mod metrics;
 pub mod moment;
@@ -44,7 +45,7 @@ use wire::{client::Control, follow::Routes, request::Caller};
 
 use self::{
     config::SentinelConfig,
-    log::Log,
+    log::{Log, Scope},
     metrics::{RequestMetrics, RouteMetrics},
     moment::Watch,
     pool::{Connect, Pool},
@@ -127,7 +128,13 @@ impl Sentinel {
         let request_metrics = RequestMetrics::new(metrics);
         let (sender, lines) = mpsc::channel(LINES_MAX);
         let (sender, lines) = if config.log.requests { (Some(sender), Some(lines)) } else { (None, None) };
-        let log = Log::new(sender, request_metrics.log_dropped.clone());
+        let scope = Scope {
+            region: config.placement().to_string(),
+            environment: config.environment_id.clone(),
+            sentinel: config.sentinel_id.clone(),
+            redact: config.log.redact.clone(),
+        };
+        let log = Log::new(scope, sender, request_metrics.log_dropped.clone());
         let proxy = config.proxy.clone();
         let shared =
             Shared::new(proxy, Arc::clone(&tables), watch.clone(), request_metrics, readiness.clone(), log);

@@ -45,8 +45,31 @@ pub struct Entry {
     pub hostname: Option<Hostname>,
 }
 
+/// Where all requests of a log were carried, and what must not be in it.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Scope {
+    pub region: String,
+    pub environment: String,
+    pub sentinel: String,
+    /// Parameters whose values are left out, besides those that always are.
+    #[serde(skip)]
+    pub redact: Vec<String>,
+}
+
+/// A line of the log.
+#[derive(Serialize)]
+struct Written<'a> {
+    #[serde(flatten)]
+    scope: &'a Scope,
+    #[serde(flatten)]
+    entry: &'a Entry,
+    /// What of the whole was not the instance's.
+    sentinel_us: u64,
+}
+
 /// The last requests, and where lines go.
 pub struct Log {
+    scope: Scope,
     ring: Mutex<Ring>,
     lines: Option<mpsc::Sender<String>>,
     dropped: Counter,
@@ -69,13 +92,20 @@ const SECRET: [&str; 9] =
 const REDACTED: &str = "[redacted]";
 
 impl Log {
-    pub fn new(lines: Option<mpsc::Sender<String>>, dropped: Counter) -> Log {
-        Log { ring: Mutex::default(), lines, dropped }
+    pub fn new(scope: Scope, lines: Option<mpsc::Sender<String>>, dropped: Counter) -> Log {
+        Log { scope, ring: Mutex::default(), lines, dropped }
+    }
+
+    /// A path and query without the values that may be secret.
+    pub fn redacted(&self, path: &str, query: Option<&str>) -> String {
+        redacted(path, query, &self.scope.redact)
     }
 
     pub fn write(&self, entry: Entry) {
         if let Some(lines) = &self.lines {
-            let line = serde_json::to_string(&entry).expect("texts and numbers");
+            let sentinel_us = entry.total_us.saturating_sub(entry.instance_us);
+            let written = Written { scope: &self.scope, entry: &entry, sentinel_us };
+            let line = serde_json::to_string(&written).expect("texts and numbers");
             // A request never waits for its log.
             if lines.try_send(line).is_err() {
                 self.dropped.inc();
@@ -119,8 +149,7 @@ impl Entry {
     }
 }
 
-/// A path and query without the values that may be secret.
-pub fn redacted(path: &str, query: Option<&str>) -> String {
+fn redacted(path: &str, query: Option<&str>, more: &[String]) -> String {
     let Some(query) = query else { return path.to_owned() };
     let mut text = format!("{path}?");
     for (nth, pair) in query.split('&').enumerate() {
@@ -128,7 +157,7 @@ pub fn redacted(path: &str, query: Option<&str>) -> String {
             text.push('&');
         }
         match pair.split_once('=') {
-            Some((name, _)) if is_secret(name) => {
+            Some((name, _)) if is_secret(name, more) => {
                 text.push_str(name);
                 text.push('=');
                 text.push_str(REDACTED);
@@ -139,9 +168,10 @@ pub fn redacted(path: &str, query: Option<&str>) -> String {
     text
 }
 
-fn is_secret(name: &str) -> bool {
+fn is_secret(name: &str, more: &[String]) -> bool {
+    let mut secrets = SECRET.into_iter().chain(more.iter().map(String::as_str));
     // A name with an escape in it could be any: it is taken for one.
-    name.contains('%') || SECRET.iter().any(|secret| name.eq_ignore_ascii_case(secret))
+    name.contains('%') || secrets.any(|secret| name.eq_ignore_ascii_case(secret))
 }
 
 /// A duration as the record has it.
@@ -179,15 +209,54 @@ mod tests {
             (Some("b=1&API_KEY=abc"), "/a?b=1&API_KEY=[redacted]"),
             (Some("t%6fken=abc"), "/a?t%6fken=[redacted]"),
         ] {
-            assert_eq!(redacted("/a", query), expected);
+            assert_eq!(redacted("/a", query, &[]), expected);
         }
+        assert_eq!(redacted("/a", Some("pin=12&b=1"), &["PIN".to_owned()]), "/a?pin=[redacted]&b=1");
+    }
+
+    #[test]
+    fn a_line_says_where_and_how_long() {
+        let (sender, mut lines) = mpsc::channel(1);
+        let scope = Scope {
+            region: "aws/us-east-1".to_owned(),
+            environment: "env_1".to_owned(),
+            sentinel: "sen_1".to_owned(),
+            redact: vec!["pin".to_owned()],
+        };
+        let log = Log::new(scope, Some(sender), Counter::default());
+        log.write(Entry {
+            request_id: "one".to_owned(),
+            at: Timestamp::from_millis(0),
+            method: "GET".to_owned(),
+            host: "a.example.com".to_owned(),
+            path: log.redacted("/", Some("pin=1")),
+            protocol: "h2",
+            status: 200,
+            code: None,
+            blame: Blame::None,
+            deployment: None,
+            instance: None,
+            attempts: 1,
+            total_us: 150,
+            instance_us: 100,
+            request_bytes: 0,
+            response_bytes: 2,
+            client: "192.0.2.1".to_owned(),
+            user_agent: String::new(),
+            hostname: None,
+        });
+        let line: serde_json::Value = serde_json::from_str(&lines.try_recv().unwrap()).unwrap();
+        let text = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
+        assert_eq!((text("region"), text("environment")), ("aws/us-east-1".to_owned(), "env_1".to_owned()));
+        assert_eq!((line["sentinel_us"].as_u64(), text("path")), (Some(50), "/?pin=[redacted]".to_owned()));
+        assert!(line.get("redact").is_none());
     }
 
     proptest! {
         #[test]
         fn no_value_of_a_secret_parameter_is_left(value in "[a-z]{12}", before in "[a-b=&]{0,9}") {
             let query = format!("{before}&password={value}");
-            prop_assert!(!redacted("/", Some(&query)).contains(&value));
+            prop_assert!(!redacted("/", Some(&query), &[]).contains(&value));
         }
     }
 }

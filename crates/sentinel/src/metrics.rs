@@ -31,6 +31,7 @@ pub struct RequestMetrics {
     pub seconds: Histogram,
     pub in_flight: Gauge,
     pub connections: Gauge,
+    pub connections_refused: Counter,
     pub retries: Counter,
     pub retries_refused: Counter,
     pub ejections: Counter,
@@ -84,6 +85,8 @@ impl RequestMetrics {
             seconds: metrics.histogram("sentinel_request_seconds", "What answers took", SECONDS),
             in_flight: metrics.gauge("sentinel_requests_in_flight", "Requests under way"),
             connections: metrics.gauge("sentinel_connections", "Connections of clients"),
+            connections_refused: metrics
+                .counter("sentinel_connections_refused", "Connections closed because there were too many"),
             retries: metrics.counter("sentinel_retries", "Requests tried at another instance"),
             retries_refused: metrics.counter("sentinel_retries_refused", "Retries that the budget forbade"),
             ejections: metrics.counter("sentinel_ejections", "Instances left alone for their failures"),

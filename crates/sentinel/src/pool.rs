@@ -67,6 +67,7 @@ pub type Http1 = http1::SendRequest<Upload>;
 /// A place on a connection of HTTP/2, given back when it is dropped.
 pub struct Http2 {
     pub sender: http2::SendRequest<Upload>,
+    /// It also tells connections apart.
     active: Arc<AtomicUsize>,
 }
 
@@ -130,16 +131,19 @@ impl<C: Connect> Pool<C> {
         Pool { connector, watch, tasks: Tasks::new(), config, opened, shelves: Mutex::default() }
     }
 
-    /// A connection of HTTP/1 that was used before and is free.
+    /// A connection of HTTP/1 that was used before and is free: the last used, which is the least likely to be closing.
     pub fn take(&self, address: SocketAddr, is_repeatable: bool) -> Option<Http1> {
         let now = self.watch.now();
         let idle_max = if is_repeatable { self.config.idle } else { self.config.idle.min(FRESH) };
         let mut shelves = self.shelves();
         let shelf = &mut shelves.get_mut(&address)?.http1;
-        shelf.retain(|idle| !idle.sender.is_closed());
-        let last =
-            shelf.iter().rposition(|idle| idle.sender.is_ready() && now.since(idle.since) < idle_max)?;
-        Some(shelf.remove(last).sender)
+        while shelf.last().is_some_and(|idle| idle.sender.is_closed()) {
+            shelf.pop();
+        }
+        let is_fresh = |idle: &&Idle| now.since(idle.since) < idle_max;
+        let fresh = shelf.iter().rev().take_while(is_fresh);
+        let nth = fresh.enumerate().find(|(_, idle)| idle.sender.is_ready()).map(|(nth, _)| nth)?;
+        Some(shelf.remove(shelf.len() - 1 - nth).sender)
     }
 
     /// Keeps a connection for the next request.
@@ -175,6 +179,13 @@ impl<C: Connect> Pool<C> {
         let is_free = |shared: &&Shared| shared.active.load(Ordering::Relaxed) < self.config.streams_max;
         let free = shelf.iter().find(is_free)?;
         Some(Http2::new(free))
+    }
+
+    /// Takes a connection of HTTP/2 out: the instance lets nothing more begin on it. What is on it goes on.
+    pub fn forget(&self, address: SocketAddr, place: &Http2) {
+        if let Some(shelf) = self.shelves().get_mut(&address) {
+            shelf.http2.retain(|shared| !Arc::ptr_eq(&shared.active, &place.active));
+        }
     }
 
     pub async fn dial_http2(&self, address: SocketAddr) -> Result<Http2, ConnectError> {

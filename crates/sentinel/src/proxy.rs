@@ -18,6 +18,7 @@ pub mod upload;
 
 use std::{
     convert::Infallible,
+    net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -33,6 +34,7 @@ use hyper::body::Incoming;
 use runtime::{random::Random, ready::Readiness, shutdown::Tasks};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub use self::serve::Place;
 use self::{answer::Answer, record::Record};
 use crate::{
     balance::Budget,
@@ -40,7 +42,8 @@ use crate::{
     config::ProxyConfig,
     guard::{Line, REFUSED_PATH},
     headers::{self, Client, SERVER_TIMING, X_ERROR_SOURCE, X_REQUEST_ID, asks_upgrade},
-    log::{Log, redacted},
+    limit::Clients,
+    log::Log,
     metrics::RequestMetrics,
     moment::Watch,
     pool::{Connect, Pool},
@@ -57,6 +60,7 @@ pub struct Shared {
     pub readiness: Readiness,
     pub log: Log,
     places: Arc<Semaphore>,
+    clients: Arc<Clients>,
     is_draining: AtomicBool,
 }
 
@@ -74,7 +78,11 @@ pub struct Worker<C> {
 pub struct Origin {
     pub client: Client,
     pub line: Arc<Line>,
+    pub place: Arc<Place>,
 }
+
+/// What a request holds while it is under way: a place among all, and one among its client's.
+pub type Permits = (OwnedSemaphorePermit, OwnedSemaphorePermit);
 
 type Answered<C> = Response<Answer<C>>;
 
@@ -88,8 +96,9 @@ impl Shared {
         log: Log,
     ) -> Shared {
         let places = Arc::new(Semaphore::new(config.requests_max.min(Semaphore::MAX_PERMITS)));
+        let clients = Arc::new(Clients::new(config.client_connections_max, config.client_requests_max));
         let (budget, is_draining) = (Budget::new(), AtomicBool::new(false));
-        Shared { config, tables, watch, budget, metrics, readiness, log, places, is_draining }
+        Shared { config, tables, watch, budget, metrics, readiness, log, places, clients, is_draining }
     }
 
     /// From here on every answer on HTTP/1 asks its client to go elsewhere.
@@ -101,16 +110,49 @@ impl Shared {
         self.is_draining.load(Ordering::Relaxed)
     }
 
-    /// A place among the requests under way: at once, or soon, or not at all.
-    async fn place(&self) -> Option<OwnedSemaphorePermit> {
-        if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
-            return Some(permit);
+    /// A place among the connections, or nothing if there are too many: of all, or of this client.
+    fn connect(&self, client: &Client) -> Option<Place> {
+        let gauge = self.metrics.connections.clone();
+        let before = usize::try_from(gauge.inc()).unwrap_or(0);
+        let mut place = Place { client: None, gauge };
+        if before >= self.config.connections_max {
+            return None;
         }
-        tokio::select! {
+        if !client.is_trusted {
+            place.client = Some(self.clients.connect(client.peer.ip().to_canonical())?);
+        }
+        Some(place)
+    }
+
+    /// Places for a request: at once, or soon, or not at all.
+    async fn admit(&self, place: &Place, client: IpAddr) -> Result<Permits, Blame> {
+        let looked_up;
+        let client = match &place.client {
+            Some(connected) => connected.client(),
+            None => {
+                looked_up = self.clients.hold(client);
+                &looked_up
+            }
+        };
+        let of_all = || Arc::clone(&self.places);
+        if let Some(own) = client.try_request()
+            && let Ok(of_all) = of_all().try_acquire_owned()
+        {
+            return Ok((of_all, own));
+        }
+        let mut blame = Blame::Client(blame::Client::TooMany);
+        let both = async {
+            let own = client.request().await;
+            blame = Blame::Us(Us::Overloaded);
+            let of_all = of_all().acquire_owned().await.expect("the semaphore is never closed");
+            (of_all, own)
+        };
+        let admitted = tokio::select! {
             biased;
-            permit = Arc::clone(&self.places).acquire_owned() => permit.ok(),
+            both = both => Some(both),
             () = self.watch.clock().sleep(self.config.queue) => None,
-        }
+        };
+        admitted.ok_or(blame)
     }
 }
 
@@ -153,10 +195,10 @@ impl<C: Connect> Worker<C> {
             return refuse(record, blame);
         }
         self.shared.budget.requested(record.begun);
-        let Some(permit) = self.shared.place().await else {
-            return refuse(record, Blame::Us(Us::Overloaded));
-        };
-        record.permit = Some(permit);
+        match self.shared.admit(&origin.place, record.client).await {
+            Ok(permits) => record.permits = Some(permits),
+            Err(blame) => return refuse(record, blame),
+        }
         match self.prepare(origin, request, &mut record) {
             Ok(prepared) => self.send(prepared, record).await,
             Err(blame) => refuse(record, blame),
@@ -174,7 +216,7 @@ impl<C: Connect> Worker<C> {
             method: request.method().clone(),
             version: request.version(),
             host: String::new(),
-            path: redacted(uri.path(), uri.query()),
+            path: shared.log.redacted(uri.path(), uri.query()),
             client: origin.client.address(request.headers(), &shared.config.trusted),
             user_agent: agent.unwrap_or_default().to_owned(),
             chosen: None,
@@ -186,7 +228,7 @@ impl<C: Connect> Worker<C> {
             upload: None,
             response_bytes: 0,
             is_complete: false,
-            permit: None,
+            permits: None,
             shared: Arc::clone(shared),
         }
     }

@@ -9,6 +9,10 @@ fn looked(bytes: &[u8]) -> Result<usize, (usize, Client)> {
     Framing::new(HeadLimits::default()).look(bytes)
 }
 
+fn pace() -> Pace {
+    Pace::new(&Clock::system(), Duration::from_secs(30), Duration::from_secs(60))
+}
+
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
 #[test]
@@ -32,7 +36,7 @@ fn what_came_before_a_refusal_goes_on() {
 async fn a_refusal_is_told_in_its_turn_and_ends_the_connection() {
     let (mut client, server) = tokio::io::duplex(1024);
     let line = Arc::new(Line::default());
-    let mut guarded = Guarded::new(server, Vec::new(), HeadLimits::default(), Arc::clone(&line));
+    let mut guarded = Guarded::new(server, Vec::new(), HeadLimits::default(), Arc::clone(&line), pace());
     client.write_all(&[GET, b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", GET].concat()).await.unwrap();
     let mut read = vec![0; GET.len() + REFUSED.len()];
     guarded.read_exact(&mut read).await.unwrap();
@@ -46,7 +50,7 @@ async fn an_upgrade_waits_for_the_decision() {
     for opens in [true, false] {
         let (mut client, server) = tokio::io::duplex(1024);
         let line = Arc::new(Line::default());
-        let mut guarded = Guarded::new(server, Vec::new(), HeadLimits::default(), Arc::clone(&line));
+        let mut guarded = Guarded::new(server, Vec::new(), HeadLimits::default(), Arc::clone(&line), pace());
         client.write_all(&[UPGRADE, b"\x01\x02\n\x03"].concat()).await.unwrap();
         let mut head = vec![0; UPGRADE.len()];
         guarded.read_exact(&mut head).await.unwrap();
@@ -68,7 +72,7 @@ async fn an_upgrade_waits_for_the_decision() {
 #[tokio::test]
 async fn what_was_read_before_is_looked_at_too() {
     let (_client, server) = tokio::io::duplex(1024);
-    let mut guarded = Guarded::new(server, GET.to_vec(), HeadLimits::default(), Arc::default());
+    let mut guarded = Guarded::new(server, GET.to_vec(), HeadLimits::default(), Arc::default(), pace());
     let mut read = vec![0; GET.len()];
     guarded.read_exact(&mut read).await.unwrap();
     assert_eq!(read, GET);
@@ -118,4 +122,46 @@ proptest! {
     fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
         let _ = looked(&bytes);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_does_not_come_to_its_end_is_refused() {
+    let (mut client, server) = tokio::io::duplex(1024);
+    let line = Arc::new(Line::default());
+    let begun = Clock::system().instant();
+    let mut guarded = Guarded::new(server, Vec::new(), HeadLimits::default(), Arc::clone(&line), pace());
+    let dawdle = async {
+        // A byte every ten seconds is not quiet, and yet no head.
+        for byte in b"GET / HT" {
+            client.write_all(&[*byte]).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        }
+    };
+    let mut read = vec![0; REFUSED.len()];
+    tokio::select! {
+        () = dawdle => panic!("it was waited for"),
+        read = guarded.read_exact(&mut read) => read.unwrap(),
+    };
+    assert_eq!(read, REFUSED);
+    assert_eq!(line.refusal(), Some(Client::TooSlow));
+    assert_eq!(Clock::system().instant() - begun, Duration::from_secs(30));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_takes_nothing_is_cut() {
+    let (mut client, server) = tokio::io::duplex(16);
+    let mut guarded = Guarded::new(server, Vec::new(), HeadLimits::default(), Arc::default(), pace());
+    guarded.write_all(&[1; 16]).await.unwrap();
+    let begun = Clock::system().instant();
+    let take = async {
+        tokio::time::sleep(Duration::from_secs(50)).await;
+        client.read_exact(&mut [0; 8]).await.unwrap();
+        std::future::pending::<()>().await;
+    };
+    let error = tokio::select! {
+        () = take => unreachable!("it waits for ever"),
+        written = guarded.write_all(&[1; 16]) => written.unwrap_err(),
+    };
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    assert_eq!(Clock::system().instant() - begun, Duration::from_secs(110), "what it took began the wait anew");
 }

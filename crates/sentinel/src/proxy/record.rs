@@ -6,9 +6,8 @@ use std::{net::IpAddr, sync::Arc};
 use http::{HeaderValue, Method, Version};
 use model::traffic;
 use runtime::clock::Timestamp;
-use tokio::sync::OwnedSemaphorePermit;
 
-use super::{Shared, upload::Fate};
+use super::{Permits, Shared, upload::Fate};
 use crate::{
     balance::Outcome,
     blame::{Blame, Client, Upstream},
@@ -40,7 +39,7 @@ pub struct Record {
     pub response_bytes: u64,
     /// Whether the answer was handed over to its end.
     pub is_complete: bool,
-    pub permit: Option<OwnedSemaphorePermit>,
+    pub permits: Option<Permits>,
 }
 
 impl Record {

@@ -12,7 +12,7 @@ use http_body::Body as _;
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 use model::{deployment::Protocol, route::normalised};
 
-use super::{Origin, Worker, patience::Patience, record::Record, upload::Upload};
+use super::{Origin, Place, Worker, patience::Patience, record::Record, upload::Upload};
 use crate::{
     blame::{Blame, Client, Upstream, Us},
     guard::Line,
@@ -24,16 +24,26 @@ use crate::{
 /// A request that is ready to be sent.
 pub(super) struct Prepared {
     pub request: Request<Upload>,
-    /// The same again, if it may be sent twice.
-    pub copy: Option<Parts>,
+    pub again: Again,
     pub chosen: Chosen,
     pub upgrade: Option<Upgrade>,
+}
+
+/// The same request once more, if there can be one.
+pub(super) enum Again {
+    Never,
+    /// If the instance itself says that it did nothing about the first.
+    Refused(Parts),
+    /// Whatever became of the first.
+    Always(Parts),
 }
 
 /// What is needed when the connection becomes something else than HTTP.
 pub(super) struct Upgrade {
     pub client: OnUpgrade,
     pub line: Arc<Line>,
+    /// The connection counts for as long as it lasts, whatever is spoken on it.
+    pub place: Arc<Place>,
 }
 
 impl<C: Connect> Worker<C> {
@@ -61,7 +71,8 @@ impl<C: Connect> Worker<C> {
         let upgrade = match (&asked, chosen.deployment.protocol) {
             (Some(_), Protocol::H2c) => return Err(Blame::Upstream(Upstream::UpgradeUnsupported)),
             (Some(_), Protocol::Http1) => {
-                Some(Upgrade { client: hyper::upgrade::on(&mut request), line: Arc::clone(&origin.line) })
+                let (line, place) = (Arc::clone(&origin.line), Arc::clone(&origin.place));
+                Some(Upgrade { client: hyper::upgrade::on(&mut request), line, place })
             }
             (None, _) => None,
         };
@@ -80,12 +91,15 @@ impl<C: Connect> Worker<C> {
             parts.headers.insert(UPGRADE, protocol);
             parts.headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         }
-        let is_repeatable =
-            headers::is_idempotent(&parts.method) && record.upload.is_none() && upgrade.is_none();
         // Without extensions, which are the connection's.
         parts.extensions = http::Extensions::new();
-        let copy = is_repeatable.then(|| parts.clone());
-        Ok(Prepared { request: Request::from_parts(parts, upload), copy, chosen, upgrade })
+        let again = match chosen.deployment.protocol {
+            _ if record.upload.is_some() || upgrade.is_some() => Again::Never,
+            _ if headers::is_idempotent(&parts.method) => Again::Always(parts.clone()),
+            Protocol::H2c => Again::Refused(parts.clone()),
+            Protocol::Http1 => Again::Never,
+        };
+        Ok(Prepared { request: Request::from_parts(parts, upload), again, chosen, upgrade })
     }
 
     fn choose(

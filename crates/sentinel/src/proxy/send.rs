@@ -1,6 +1,6 @@
 //! One instance after the other, until one answers or it would be wrong to go on.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -13,7 +13,7 @@ use super::{
     patience::Patience,
     record::Record,
     refuse,
-    request::Prepared,
+    request::{Again, Prepared},
     timing,
     upload::Upload,
 };
@@ -29,8 +29,19 @@ struct Failure {
     upstream: Upstream,
     /// The request, if nothing of it was sent.
     unsent: Option<Request<Upload>>,
-    /// Whether one that may be repeated should be: the instance broke off, or is not there.
-    may_repeat: bool,
+    /// What may be said of one of which something was.
+    sent: Sent,
+}
+
+/// What an instance made of what it was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    /// Nothing, as it says itself.
+    Refused,
+    /// Nobody knows.
+    Unknown,
+    /// Nobody knows, and there is no time to ask another.
+    TimeOver,
 }
 
 /// An answer that has begun.
@@ -41,7 +52,7 @@ struct Begun<C: Connect> {
 
 impl<C: Connect> Worker<C> {
     pub(super) async fn send(self: &Arc<Self>, prepared: Prepared, mut record: Record) -> Answered<C> {
-        let Prepared { request, copy, chosen, upgrade } = prepared;
+        let Prepared { request, again, chosen, upgrade } = prepared;
         let shared = &self.shared;
         let config = &shared.config;
         let until = (!config.request_timeout.is_zero())
@@ -57,7 +68,7 @@ impl<C: Connect> Worker<C> {
             record.attempts += 1;
             record.instance = Some(instance.name.to_string());
             let flight = instances.begin(instance, now);
-            match self.attempt(request, copy.is_some(), instance, protocol, until).await {
+            match self.attempt(request, &again, instance, protocol, until).await {
                 Ok(begun) => {
                     let status = begun.response.status();
                     self.told(&chosen, instance, Record::outcome(status.as_u16()));
@@ -72,7 +83,7 @@ impl<C: Connect> Worker<C> {
                     self.told(&chosen, instance, Outcome::Bad);
                     blame = Blame::Upstream(failure.upstream);
                     failed.push(Arc::clone(instance));
-                    next = self.again(failure, copy.as_ref(), &failed);
+                    next = self.next(failure, &again, failed.len());
                 }
             }
         }
@@ -80,18 +91,12 @@ impl<C: Connect> Worker<C> {
     }
 
     /// The request for the next attempt, if there may be one.
-    fn again(
-        &self,
-        failure: Failure,
-        copy: Option<&http::request::Parts>,
-        failed: &[Arc<Instance>],
-    ) -> Option<Request<Upload>> {
+    fn next(&self, failure: Failure, again: &Again, failed: usize) -> Option<Request<Upload>> {
         let shared = &self.shared;
-        if failed.len() > shared.config.retries_max as usize {
+        if failed > shared.config.retries_max as usize {
             return None;
         }
-        let again = || copy.map(|parts| Request::from_parts(parts.clone(), Upload::none()));
-        let request = failure.unsent.or_else(|| failure.may_repeat.then(again)?)?;
+        let request = failure.unsent.or_else(|| again.after(failure.sent))?;
         if !shared.budget.may_retry(shared.watch.now()) {
             shared.metrics.retries_refused.inc();
             return None;
@@ -107,67 +112,96 @@ impl<C: Connect> Worker<C> {
         }
     }
 
-    /// Sends the request to one instance: on a connection that is there, and if that turns out to be closed, on a new
-    /// one.
+    /// Sends the request to one instance: on a connection that is there, and if that turns out to be closing, on a new
+    /// one. That is nobody's failure.
     async fn attempt(
         &self,
         mut request: Request<Upload>,
-        is_repeatable: bool,
+        again: &Again,
         instance: &Instance,
         protocol: Protocol,
         until: Option<Instant>,
     ) -> Result<Begun<C>, Failure> {
         let address = instance.address;
+        let mut takes_kept = true;
         loop {
-            match protocol {
-                Protocol::Http1 => {
-                    let kept = self.pool.take(address, is_repeatable);
-                    let is_kept = kept.is_some();
-                    let mut sender = match kept {
-                        Some(sender) => sender,
-                        None => match self.pool.dial(address).await {
-                            Ok(sender) => sender,
-                            Err(error) => return Err(unreached(&error, request)),
-                        },
-                    };
-                    let sent = self.within(sender.try_send_request(request), until).await;
-                    let failure = match sent {
-                        Ok(Ok(response)) => {
-                            let lease = Lease::Http1 { sender, address, pool: Arc::clone(&self.pool) };
-                            return Ok(Begun { response, lease });
-                        }
-                        Ok(Err(mut error)) => broken(error.take_message(), error.error()),
-                        Err(failure) => return Err(failure),
-                    };
-                    match failure {
-                        Failure { unsent: Some(unsent), .. } if is_kept => request = unsent,
-                        failure => return Err(failure),
-                    }
-                }
-                Protocol::H2c => {
-                    let (joined, is_kept) = match self.pool.join(address) {
-                        Some(place) => (Ok(place), true),
-                        None => (self.pool.dial_http2(address).await, false),
-                    };
-                    let mut place = match joined {
-                        Ok(place) => place,
-                        Err(error) => return Err(unreached(&error, request)),
-                    };
-                    let sent = self.within(place.sender.try_send_request(request), until).await;
-                    let failure = match sent {
-                        Ok(Ok(response)) => return Ok(Begun { response, lease: Lease::Http2(place) }),
-                        Ok(Err(mut error)) => broken(error.take_message(), error.error()),
-                        Err(failure) => return Err(failure),
-                    };
-                    match failure {
-                        Failure { unsent: Some(unsent), .. } if is_kept && place.sender.is_closed() => {
-                            request = unsent;
-                        }
-                        failure => return Err(failure),
-                    }
-                }
+            let (sent, is_stale) = match protocol {
+                Protocol::Http1 => self.send_http1(request, again, address, takes_kept, until).await,
+                Protocol::H2c => self.send_http2(request, address, takes_kept, until).await,
+            };
+            let failure = match sent {
+                Ok(begun) => return Ok(begun),
+                Err(failure) if !is_stale => return Err(failure),
+                Err(failure) => failure,
+            };
+            let Failure { upstream, unsent, sent } = failure;
+            // Unsent, the next kept one may do. Otherwise there is one more chance, on a connection of its own.
+            takes_kept = unsent.is_some();
+            match unsent.or_else(|| again.after(sent)) {
+                Some(next) => request = next,
+                None => return Err(Failure { upstream, unsent: None, sent }),
             }
         }
+    }
+
+    /// Besides what came of it: whether that may be the fault of a connection that was kept for too long.
+    async fn send_http1(
+        &self,
+        request: Request<Upload>,
+        again: &Again,
+        address: SocketAddr,
+        takes_kept: bool,
+        until: Option<Instant>,
+    ) -> (Result<Begun<C>, Failure>, bool) {
+        let is_repeatable = matches!(again, Again::Always(_));
+        let kept = takes_kept.then(|| self.pool.take(address, is_repeatable)).flatten();
+        let is_kept = kept.is_some();
+        let mut sender = match kept {
+            Some(sender) => sender,
+            None => match self.pool.dial(address).await {
+                Ok(sender) => sender,
+                Err(error) => return (Err(unreached(&error, request)), false),
+            },
+        };
+        let sent = match self.within(sender.try_send_request(request), until).await {
+            Ok(Ok(response)) => {
+                let lease = Lease::Http1 { sender, address, pool: Arc::clone(&self.pool) };
+                Ok(Begun { response, lease })
+            }
+            Ok(Err(mut error)) => Err(broken(error.take_message(), error.error())),
+            Err(failure) => return (Err(failure), false),
+        };
+        (sent, is_kept)
+    }
+
+    async fn send_http2(
+        &self,
+        request: Request<Upload>,
+        address: SocketAddr,
+        takes_kept: bool,
+        until: Option<Instant>,
+    ) -> (Result<Begun<C>, Failure>, bool) {
+        let kept = takes_kept.then(|| self.pool.join(address)).flatten();
+        let is_kept = kept.is_some();
+        let mut place = match kept {
+            Some(place) => place,
+            None => match self.pool.dial_http2(address).await {
+                Ok(place) => place,
+                Err(error) => return (Err(unreached(&error, request)), false),
+            },
+        };
+        let mut error = match self.within(place.sender.try_send_request(request), until).await {
+            Ok(Ok(response)) => return (Ok(Begun { response, lease: Lease::Http2(place) }), false),
+            Ok(Err(error)) => error,
+            Err(failure) => return (Err(failure), false),
+        };
+        let failure = broken(error.take_message(), error.error());
+        // An instance that has said goodbye, or has broken off, takes no more on this connection.
+        let is_over = failure.unsent.is_some() || place.sender.is_closed() || is_goodbye(error.error());
+        if is_over {
+            self.pool.forget(address, &place);
+        }
+        (Err(failure), is_kept && is_over)
     }
 
     /// Waits for an answer for as long as it may take.
@@ -186,8 +220,9 @@ impl<C: Connect> Worker<C> {
             biased;
             sent = sending => Ok(sent),
             () = clock.sleep(deadline.saturating_duration_since(now)) => {
-                let may_repeat = until.is_none_or(|until| deadline < until);
-                Err(Failure { upstream: Upstream::TimedOut, unsent: None, may_repeat })
+                let is_over = until.is_some_and(|until| deadline >= until);
+                let sent = if is_over { Sent::TimeOver } else { Sent::Unknown };
+                Err(Failure { upstream: Upstream::TimedOut, unsent: None, sent })
             }
         }
     }
@@ -223,6 +258,21 @@ impl<C: Connect> Worker<C> {
     }
 }
 
+impl Again {
+    /// The request once more, after what became of the first.
+    fn after(&self, sent: Sent) -> Option<Request<Upload>> {
+        let parts = match (self, sent) {
+            (Again::Always(parts), Sent::Refused | Sent::Unknown) | (Again::Refused(parts), Sent::Refused) => {
+                parts
+            }
+            (Again::Always(_), Sent::TimeOver)
+            | (Again::Refused(_), Sent::Unknown | Sent::TimeOver)
+            | (Again::Never, _) => return None,
+        };
+        Some(Request::from_parts(parts.clone(), Upload::none()))
+    }
+}
+
 /// Nothing of the request was sent.
 fn unreached(error: &ConnectError, request: Request<Upload>) -> Failure {
     let upstream = match error {
@@ -230,19 +280,29 @@ fn unreached(error: &ConnectError, request: Request<Upload>) -> Failure {
         ConnectError::Io(_) | ConnectError::Handshake(_) => Upstream::Unreachable,
     };
     tracing::debug!(%error, "an instance was not reached");
-    Failure { upstream, unsent: Some(request), may_repeat: true }
+    Failure { upstream, unsent: Some(request), sent: Sent::Refused }
 }
 
-/// The connection broke before there was an answer.
+/// The connection broke before there was an answer, or what came is none.
 fn broken(unsent: Option<Request<Upload>>, error: &hyper::Error) -> Failure {
     tracing::debug!(%error, "an instance broke off");
-    // What is no HTTP would be none the next time.
-    let may_repeat = !error.is_parse() || is_refused_stream(error);
-    Failure { upstream: Upstream::BadAnswer, unsent, may_repeat }
+    let sent = if is_refused(error) { Sent::Refused } else { Sent::Unknown };
+    Failure { upstream: Upstream::BadAnswer, unsent, sent }
 }
 
 /// The instance says itself that it did nothing about the request.
-fn is_refused_stream(error: &hyper::Error) -> bool {
-    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<h2::Error>());
-    source.is_some_and(|error| error.reason() == Some(h2::Reason::REFUSED_STREAM))
+fn is_refused(error: &hyper::Error) -> bool {
+    let is_refusal = |error: &h2::Error| error.reason() == Some(h2::Reason::REFUSED_STREAM);
+    is_goodbye(error) || http2(error).is_some_and(is_refusal)
+}
+
+/// The instance had ended the connection, in order, before the request came.
+fn is_goodbye(error: &hyper::Error) -> bool {
+    http2(error).is_some_and(|error| {
+        error.is_go_away() && error.is_remote() && error.reason() == Some(h2::Reason::NO_ERROR)
+    })
+}
+
+fn http2(error: &hyper::Error) -> Option<&h2::Error> {
+    std::error::Error::source(error)?.downcast_ref()
 }

@@ -1,23 +1,27 @@
 //! A connection of a client from its first byte to its end.
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use hyper::{
+    rt::Executor,
     server::conn::{http1, http2},
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use runtime::{
+    clock::Clock,
     serve::{Listener, serve},
+    shutdown::Tasks,
     tls::ServerTls,
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 
 use super::{Origin, Worker};
 use crate::{
-    guard::{Guarded, Line},
+    guard::{Guarded, Line, Pace},
     headers::Client,
-    pool::{Connect, Spawner},
+    limit::Connected,
+    pool::Connect,
 };
 
 /// What every HTTP/2 connection begins with.
@@ -35,7 +39,8 @@ impl<C: Connect> Worker<C> {
     {
         self.tasks.spawn("sweep", Arc::clone(&self).sweep());
         let handler = |io, peer| Arc::clone(&self).connection(io, peer, tls.clone());
-        serve("connection", listener, self.shared.config.connections_max, &self.tasks, handler).await;
+        // One more than may be, so that it is told so instead of left waiting.
+        serve("connection", listener, self.shared.config.connections_max + 1, &self.tasks, handler).await;
         self.pool.close();
     }
 
@@ -55,82 +60,93 @@ impl<C: Connect> Worker<C> {
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        self.shared.metrics.connections.inc();
-        let metrics = self.shared.metrics.clone();
+        let client = Client::new(peer, tls.is_some(), &self.shared.config.trusted);
+        let Some(place) = self.shared.connect(&client) else {
+            self.shared.metrics.connections_refused.inc();
+            return;
+        };
         let clock = self.shared.watch.clock().clone();
         let patience = self.shared.config.request_headers_timeout;
-        let client = Client::new(peer, tls.is_some(), &self.shared.config.trusted);
-        let work = async {
-            match tls {
-                None => {
-                    let begun = tokio::select! {
-                        biased;
-                        begun = begin(io) => begun,
-                        () = clock.sleep(patience) => return,
-                    };
-                    self.speak(begun, client).await;
-                }
-                Some(tls) => {
-                    let secured = async { begin(tls.accept(io).await?).await };
-                    let begun = tokio::select! {
-                        biased;
-                        begun = secured => begun,
-                        () = clock.sleep(patience) => return,
-                    };
-                    self.speak(begun, client).await;
-                }
+        match tls {
+            None => {
+                let begun = tokio::select! {
+                    biased;
+                    begun = begin(io) => begun,
+                    () = clock.sleep(patience) => return,
+                };
+                self.speak(begun, client, place).await;
             }
-        };
-        work.await;
-        metrics.connections.dec();
+            Some(tls) => {
+                let secured = async { begin(tls.accept(io).await?).await };
+                let begun = tokio::select! {
+                    biased;
+                    begun = secured => begun,
+                    () = clock.sleep(patience) => return,
+                };
+                self.speak(begun, client, place).await;
+            }
+        }
     }
 
-    async fn speak<I>(self: &Arc<Self>, begun: io::Result<Option<Begun<I>>>, client: Client)
+    async fn speak<I>(self: &Arc<Self>, begun: io::Result<Option<Begun<I>>>, client: Client, place: Place)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let place = Arc::new(place);
+        let config = &self.shared.config;
+        let pace =
+            Pace::new(self.shared.watch.clock(), config.request_headers_timeout, config.idle_timeout);
         match begun {
             Ok(Some(Begun { io, bytes, is_http2: true })) => {
-                self.speak_http2(Guarded::open(io, bytes), client).await;
+                let origin = Origin { client, line: Arc::default(), place };
+                self.speak_http2(Guarded::open(io, bytes, pace), origin).await;
             }
-            Ok(Some(Begun { io, bytes, is_http2: false })) => self.speak_http1(io, bytes, client).await,
+            Ok(Some(Begun { io, bytes, is_http2: false })) => {
+                let line = Arc::new(Line::default());
+                let guarded = Guarded::new(io, bytes, config.head_limits(), Arc::clone(&line), pace);
+                self.speak_http1(guarded, Origin { client, line, place }).await;
+            }
             Ok(None) => {}
             Err(error) => tracing::debug!(peer = %client.peer, %error, "a connection came to nothing"),
         }
     }
 
-    async fn speak_http1<I>(self: &Arc<Self>, io: I, bytes: Vec<u8>, client: Client)
+    async fn speak_http1<I>(self: &Arc<Self>, io: Guarded<I>, origin: Origin)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let config = &self.shared.config;
         let limits = config.head_limits();
-        let line = Arc::new(Line::default());
-        let guarded = Guarded::new(io, bytes, limits, Arc::clone(&line));
-        let origin = Origin { client, line };
+        let peer = origin.client.peer;
         let service = service_fn(|request| Arc::clone(self).handle(origin.clone(), request));
         let mut server = http1::Builder::new();
+        // A head comes whole or not at all: what is waited for here is its first byte.
         server
             .timer(TokioTimer::new())
-            .header_read_timeout(config.request_headers_timeout)
+            .header_read_timeout(config.idle_timeout)
             .max_headers(limits.headers_max)
             .max_buf_size(limits.bytes_max.max(MIN_BUFFER) + FIRST_BYTES);
         // An idle connection is not closed by a drain: a request may already be on its way. Its answer closes it.
-        let served = server.serve_connection(TokioIo::new(guarded), service).with_upgrades().await;
+        let served = server.serve_connection(TokioIo::new(io), service).with_upgrades().await;
         if let Err(error) = served {
-            tracing::debug!(peer = %client.peer, %error, "a connection broke");
+            tracing::debug!(%peer, %error, "a connection broke");
         }
     }
 
-    async fn speak_http2<I>(self: &Arc<Self>, io: Guarded<I>, client: Client)
+    async fn speak_http2<I>(self: &Arc<Self>, io: Guarded<I>, origin: Origin)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let config = &self.shared.config;
-        let origin = Origin { client, line: Arc::default() };
+        let peer = origin.client.peer;
         let worker = Arc::clone(self);
         let service = service_fn(move |request| Arc::clone(&worker).handle(origin.clone(), request));
-        let mut server = http2::Builder::new(Spawner(self.tasks.clone()));
+        let requests = Requests {
+            tasks: self.tasks.clone(),
+            clock: self.shared.watch.clock().clone(),
+            most: config.request_timeout,
+        };
+        let mut server = http2::Builder::new(requests);
         server
             .timer(TokioTimer::new())
             .max_concurrent_streams(config.streams_max)
@@ -147,8 +163,52 @@ impl<C: Connect> Worker<C> {
             }
         };
         if let Err(error) = served {
-            tracing::debug!(peer = %client.peer, %error, "a connection broke");
+            tracing::debug!(%peer, %error, "a connection broke");
         }
+    }
+}
+
+/// A connection among all, and among those of its client. It counts until it is dropped.
+#[derive(Debug)]
+pub struct Place {
+    /// None for a trusted peer, whose clients are who it says they are.
+    pub(super) client: Option<Connected>,
+    pub(super) gauge: runtime::telemetry::Gauge,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.gauge.dec();
+    }
+}
+
+/// Runs the requests of a connection of HTTP/2, none for longer than it may take: of an answer for which its client opens
+/// no window, the body is not asked any more, and so cannot tell that its time is over.
+#[derive(Clone)]
+struct Requests {
+    tasks: Tasks,
+    clock: Clock,
+    /// Zero is for ever.
+    most: Duration,
+}
+
+/// Whoever waits for an instance ends it first.
+const REQUEST_GRACE: Duration = Duration::from_secs(1);
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Requests {
+    fn execute(&self, request: F) {
+        if self.most.is_zero() {
+            self.tasks.spawn_one_of_many("request", request);
+            return;
+        }
+        let (clock, most) = (self.clock.clone(), self.most + REQUEST_GRACE);
+        self.tasks.spawn_one_of_many("request", async move {
+            tokio::select! {
+                biased;
+                () = request => {}
+                () = clock.sleep(most) => {}
+            }
+        });
     }
 }
 

@@ -60,7 +60,7 @@ impl Scene {
         let watch = Watch::start(clock);
         let tables = Arc::new(Tables::default());
         let request_metrics = RequestMetrics::new(&metrics);
-        let log = Log::new(None, request_metrics.log_dropped.clone());
+        let log = Log::new(sentinel::log::Scope::default(), None, request_metrics.log_dropped.clone());
         let readiness = Readiness::new();
         let pool = config.pool();
         let opened = request_metrics.upstream_connections.clone();
