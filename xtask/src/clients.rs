@@ -1,4 +1,4 @@
-//! Clients that others made, which tests call our servers with: curl, and gRPC for Python.
+//! Clients that others made, which tests call our servers with: curl, and gRPC and WebSockets for Python.
 
 use std::process::{Command, Stdio};
 
@@ -7,7 +7,7 @@ use anyhow::{Result, bail, ensure};
 use crate::command::show;
 use crate::debian;
 
-/// Where tests find a Python that has gRPC.
+/// Where tests find a Python that has gRPC and WebSockets.
 const ENV: &str = "KRANE_TEST_GRPCIO";
 
 /// Debian's Python comes last: another one before it on the path does not have Debian's modules.
@@ -18,17 +18,17 @@ pub(crate) fn ensure_installed() -> Result<Vec<(String, String)>> {
     if !has_curl() || find_python().is_none() {
         if !debian::can_install() {
             bail!(
-                "tests need curl, and a Python with the module grpc: for example \
-                 `apt-get install curl python3-grpcio` as root"
+                "tests need curl, and a Python with the modules grpc and websockets: for example \
+                 `apt-get install curl python3-grpcio python3-websockets` as root"
             );
         }
         eprintln!("xtask: clients are missing; installing Debian's packages");
         debian::update()?;
-        debian::install(&["curl", "python3-grpcio"])?;
+        debian::install(&["curl", "python3-grpcio", "python3-websockets"])?;
     }
     ensure!(has_curl(), "curl was installed, but does not run");
     let Some((python, version)) = find_python() else {
-        bail!("gRPC for Python was installed, but none of {} has it", PYTHONS.join(", "))
+        bail!("gRPC and WebSockets for Python were installed, but none of {} has both", PYTHONS.join(", "))
     };
     show(&format!("gRPC {version} of {python}"));
     Ok(vec![(ENV.to_owned(), python.to_owned())])
@@ -39,11 +39,11 @@ fn has_curl() -> bool {
     curl.is_ok_and(|status| status.success())
 }
 
-/// A Python that has gRPC, and gRPC's version.
+/// A Python that has both, and gRPC's version.
 fn find_python() -> Option<(&'static str, String)> {
     PYTHONS.into_iter().find_map(|python| {
         let asked =
-            Command::new(python).args(["-c", "import grpc; print(grpc.__version__)"]).output().ok()?;
+            Command::new(python).args(["-c", "import grpc, websockets; print(grpc.__version__)"]).output().ok()?;
         let version = String::from_utf8_lossy(&asked.stdout).trim().to_owned();
         asked.status.success().then_some((python, version))
     })

@@ -23,6 +23,9 @@ use crate::stop::Stop;
 /// Where tests find Cilium's verdicts.
 const ORACLE_ENV: &str = "KRANE_TEST_CILIUM_ORACLE";
 
+/// Where tests find h2spec.
+const H2SPEC_ENV: &str = "KRANE_TEST_H2SPEC";
+
 /// Enough for every kind of node in every zone.
 const NODES: u32 = 4;
 
@@ -117,6 +120,17 @@ pub(crate) fn ensure_oracle(stop: &Stop) -> Result<Vec<(String, String)>> {
     let program = module::ORACLE.program(stop)?;
     show(&format!("policies judged by Cilium {}", module::cilium_version()?));
     Ok(vec![(ORACLE_ENV.to_owned(), program.display().to_string())])
+}
+
+/// Makes h2spec available, and says how tests find it.
+pub(crate) fn ensure_h2spec(stop: &Stop) -> Result<Vec<(String, String)>> {
+    let program = module::H2SPEC.program(stop)?;
+    Ok(vec![(H2SPEC_ENV.to_owned(), program.display().to_string())])
+}
+
+/// Makes Go's reverse proxy available: where it is.
+pub(crate) fn reverse_proxy(stop: &Stop) -> Result<String> {
+    Ok(module::REVERSE_PROXY.program(stop)?.display().to_string())
 }
 
 /// In the keeper's process: a cluster for one run.

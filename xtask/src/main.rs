@@ -18,6 +18,7 @@ mod keeper;
 mod part;
 mod planted;
 mod postgres;
+mod proxies;
 mod schemathesis;
 mod stop;
 mod table;

@@ -11,6 +11,7 @@ use crate::command::{lines_of, show};
 use crate::k8s;
 use crate::keeper::{Keeper, PAUSE};
 use crate::postgres;
+use crate::proxies;
 use crate::schemathesis;
 use crate::stop::Stop;
 
@@ -24,6 +25,10 @@ pub(crate) enum Part {
     /// Requests made up from the published document, by a program that tests start themselves.
     Schemathesis,
     Kubernetes,
+    /// Every case of HTTP/2, a program that tests start themselves.
+    H2spec,
+    /// What a sentinel is measured against, programs that a bench starts itself.
+    Proxies,
     /// Cilium's own judgement of policies, a program that tests start themselves.
     CiliumOracle,
 }
@@ -60,6 +65,8 @@ impl Part {
             Self::Clients => "clients",
             Self::Schemathesis => "schemathesis",
             Self::Kubernetes => "kubernetes",
+            Self::H2spec => "h2spec",
+            Self::Proxies => "proxies",
             Self::CiliumOracle => "cilium-oracle",
         }
     }
@@ -70,6 +77,8 @@ impl Part {
             Self::Clients => "clients that others made",
             Self::Schemathesis => "schemathesis",
             Self::Kubernetes => "Kubernetes",
+            Self::H2spec => "h2spec",
+            Self::Proxies => "other proxies",
             Self::CiliumOracle => "Cilium's verdicts",
         }
     }
@@ -82,6 +91,8 @@ impl Part {
             Self::Clients => clients::ensure_installed().map(Installed::Whole),
             Self::Schemathesis => schemathesis::ensure_installed().map(Installed::Whole),
             Self::Kubernetes => k8s::ensure_installed(stop).map(|()| Installed::ToStart),
+            Self::H2spec => k8s::ensure_h2spec(stop).map(Installed::Whole),
+            Self::Proxies => proxies::ensure_installed(stop).map(Installed::Whole),
             Self::CiliumOracle => k8s::ensure_oracle(stop).map(Installed::Whole),
         }
     }
@@ -114,7 +125,7 @@ impl Part {
         match self {
             Self::Postgres => postgres::keep(stop),
             Self::Kubernetes => k8s::keep(stop),
-            Self::Clients | Self::Schemathesis | Self::CiliumOracle => {
+            Self::Clients | Self::Schemathesis | Self::H2spec | Self::Proxies | Self::CiliumOracle => {
                 bail!("there is nothing to keep: tests start them")
             }
         }

@@ -9,7 +9,7 @@ use runtime::{
     config::Loaded,
     random::Random,
     ready::Readiness,
-    shutdown::{self, Hangups, Tasks},
+    shutdown::{self, Hangups, Signals, Tasks},
     telemetry::{Build, Metrics},
 };
 use tokio::sync::watch;
@@ -135,10 +135,18 @@ impl Process {
         drain: Duration,
         greeting: &str,
     ) -> anyhow::Result<()> {
+        let mut signals = Signals::listen().context("cannot wait for signals")?;
         let begun = self.begin(role, work);
-        begun.ready().await;
-        say(greeting)?;
-        begun.until_signal(drain).await
+        // Whoever is asked to end before it is ready drains as well: it may have begun something.
+        let is_ready = tokio::select! {
+            biased;
+            () = signals.came() => false,
+            () = begun.ready() => true,
+        };
+        if is_ready {
+            say(greeting)?;
+        }
+        begun.until(signals, drain).await
     }
 
     /// Begins to run the role, and to serve its health.
@@ -177,8 +185,13 @@ impl Begun {
 
     /// Waits for a signal or a failure, and drains.
     pub(crate) async fn until_signal(self, drain: Duration) -> anyhow::Result<()> {
-        let ended =
-            shutdown::run_until_signal(&self.tasks, drain).await.context("cannot wait for signals")?;
+        let signals = Signals::listen().context("cannot wait for signals")?;
+        self.until(signals, drain).await
+    }
+
+    /// The same for signals that were listened to before.
+    pub(crate) async fn until(self, mut signals: Signals, drain: Duration) -> anyhow::Result<()> {
+        let ended = shutdown::run_until(&self.tasks, drain, async || signals.next().await).await;
         self.close().await;
         anyhow::ensure!(ended.is_clean(), "it did not end well: {ended:?}");
         Ok(())

@@ -31,7 +31,7 @@ impl Listener for TcpListener {
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Accepts until `tasks` are asked to stop, then waits for the connections that are left.
+/// Accepts until `tasks` are asked to stop, and whoever waits then; then waits for the connections that are left.
 ///
 /// Each connection is a task called `name`. At most `connections_max` run at once; those beyond wait in the
 /// kernel's queue, where they cost us nothing. A handler should end soon after `tasks` are asked to stop; its
@@ -53,6 +53,16 @@ pub async fn serve<L, H, F>(
     assert!(connections_max > 0, "a server that may hold no connection serves nobody");
     let limit = Arc::new(Semaphore::new(connections_max));
     let mut pause = PAUSE_FIRST;
+    let accept = |connection, peer, place| {
+        let work = AssertUnwindSafe(handler(connection, peer)).catch_unwind();
+        let ended = work.map(move |ended| {
+            if ended.is_err() {
+                tracing::error!(%peer, "the connection panicked");
+            }
+            drop(place);
+        });
+        tasks.spawn_one_of_many(name, ended);
+    };
     loop {
         let next = async {
             // First the place, then the connection: one we cannot serve yet must stay in the kernel's queue.
@@ -67,14 +77,7 @@ pub async fn serve<L, H, F>(
         match accepted {
             Ok((connection, peer)) => {
                 pause = PAUSE_FIRST;
-                let work = AssertUnwindSafe(handler(connection, peer)).catch_unwind();
-                let ended = work.map(move |ended| {
-                    if ended.is_err() {
-                        tracing::error!(%peer, "the connection panicked");
-                    }
-                    drop(place);
-                });
-                tasks.spawn_one_of_many(name, ended);
+                accept(connection, peer, place);
             }
             Err(error) if is_of_one_connection(&error) => {
                 tracing::debug!(%error, "a connection came to nothing");
@@ -85,6 +88,12 @@ pub async fn serve<L, H, F>(
                 pause = (pause * 2).min(PAUSE_MAX);
             }
         }
+    }
+    // Whoever stands in the kernel's queue was promised a connection: closing the listener would break it.
+    while let Ok(place) = Arc::clone(&limit).try_acquire_owned()
+        && let Some(Ok((connection, peer))) = listener.accept().now_or_never()
+    {
+        accept(connection, peer, place);
     }
     drop(listener);
     wait_for_all(&limit, connections_max).await;

@@ -20,7 +20,7 @@ mod signal;
 #[cfg(test)]
 mod tests;
 
-pub use signal::{Cause, Ended, Hangups, Signal, run_until, run_until_signal};
+pub use signal::{Cause, Ended, Hangups, Signal, Signals, run_until, run_until_signal};
 
 /// The tasks of a process, or of one part of it; clones are the same scope.
 #[derive(Clone)]

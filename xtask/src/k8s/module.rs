@@ -42,6 +42,11 @@ pub(super) const CLUSTER: Module =
 pub(super) const ORACLE: Module =
     Module { dir: "cilium-oracle", program: "cilium-oracle", cost: "2 to 4 minutes" };
 
+pub(super) const H2SPEC: Module = Module { dir: "h2spec", program: "h2spec", cost: "half a minute" };
+
+pub(super) const REVERSE_PROXY: Module =
+    Module { dir: "reverse-proxy", program: "reverse-proxy", cost: "half a minute" };
+
 impl Module {
     /// Its program, built now if nobody did before.
     pub(super) fn program(&self, stop: &Stop) -> Result<PathBuf> {

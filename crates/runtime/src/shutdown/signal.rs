@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{self, SignalKind, signal};
 
 use super::{Drained, Tasks};
 
@@ -35,19 +35,46 @@ pub enum Signal {
     Terminate,
 }
 
+/// The signals that ask the process to end. From when this is made none of them ends it by itself, and none is missed.
+#[derive(Debug)]
+pub struct Signals {
+    interrupt: unix::Signal,
+    terminate: unix::Signal,
+    /// One that came and was not acted on yet.
+    came: Option<Signal>,
+}
+
+impl Signals {
+    /// The error is that the operating system would not let us listen.
+    pub fn listen() -> io::Result<Self> {
+        let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        Ok(Self { interrupt, terminate, came: None })
+    }
+
+    /// Resolves when one has come, and leaves it to whoever asks for the next.
+    pub async fn came(&mut self) {
+        let signal = self.next().await;
+        self.came = Some(signal);
+    }
+
+    /// The next one.
+    pub async fn next(&mut self) -> Signal {
+        if let Some(signal) = self.came.take() {
+            return signal;
+        }
+        tokio::select! {
+            _ = self.interrupt.recv() => Signal::Interrupt,
+            _ = self.terminate.recv() => Signal::Terminate,
+        }
+    }
+}
+
 /// Runs the process until SIGINT, SIGTERM or the failure of a task, then drains it.
 ///
 /// The error is that the operating system would not let us listen for signals; nothing has been stopped then.
 pub async fn run_until_signal(tasks: &Tasks, deadline: Duration) -> io::Result<Ended> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let next = async || {
-        tokio::select! {
-            _ = interrupt.recv() => Signal::Interrupt,
-            _ = terminate.recv() => Signal::Terminate,
-        }
-    };
-    Ok(run_until(tasks, deadline, next).await)
+    let mut signals = Signals::listen()?;
+    Ok(run_until(tasks, deadline, async || signals.next().await).await)
 }
 
 /// The same with any source of signals.
