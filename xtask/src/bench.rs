@@ -12,7 +12,7 @@ use crate::stop::Stop;
 use crate::table::{self, Column};
 use crate::workspace::Workspace;
 
-static BENCHES: [Example; 7] = [
+static BENCHES: [Example; 9] = [
     Example {
         name: "commits",
         about: "durable state changes per second with 1, 8 and 32 writers, on both databases, grouped and not",
@@ -54,9 +54,31 @@ static BENCHES: [Example; 7] = [
     agent(
         "memory",
         &["memory"],
-        "what an agent holds with 20,000 pods, and a control plane with 100,000 objects",
+        "what an agent holds with 20,000 pods, a control plane with 100,000 objects, a sentinel with 5,000 routes",
+    ),
+    sentinel(
+        "proxy",
+        &["proxy"],
+        &[Part::Proxies],
+        "processor time of a request through a sentinel, nginx and Go's ReverseProxy; with --all HAProxy too",
+    ),
+    sentinel(
+        "balance",
+        &["balance"],
+        &[],
+        "eleven instances, one of them slow: who is answered within a second",
     ),
 ];
+
+/// One of those that measure the sentinel alone, in one program.
+const fn sentinel(
+    name: &'static str,
+    words: &'static [&'static str],
+    parts: &'static [Part],
+    about: &'static str,
+) -> Example {
+    Example { name, about, package: "sentinel", target: "bench_sentinel", parts, words, programs: &["cli"] }
+}
 
 /// One of those that measure the agent, in one program.
 const fn agent(name: &'static str, words: &'static [&'static str], about: &'static str) -> Example {

@@ -46,6 +46,15 @@ static RUNS: [Example; 6] = [
         programs: &["cli"],
     },
     Example {
+        name: "proxy",
+        about: "a gigabyte each way through a sentinel in little memory, and ten thousand connections that rest",
+        package: "cli",
+        target: "chaos_proxy",
+        parts: &[Part::Clients],
+        words: &[],
+        programs: &["cli"],
+    },
+    Example {
         name: "simulate",
         about: "the whole system from seeds, in simulated time: whatever happened, everything comes to agree",
         package: "harness",

@@ -42,8 +42,10 @@ fn has_curl() -> bool {
 /// A Python that has both, and gRPC's version.
 fn find_python() -> Option<(&'static str, String)> {
     PYTHONS.into_iter().find_map(|python| {
-        let asked =
-            Command::new(python).args(["-c", "import grpc, websockets; print(grpc.__version__)"]).output().ok()?;
+        let asked = Command::new(python)
+            .args(["-c", "import grpc, websockets; print(grpc.__version__)"])
+            .output()
+            .ok()?;
         let version = String::from_utf8_lossy(&asked.stdout).trim().to_owned();
         asked.status.success().then_some((python, version))
     })

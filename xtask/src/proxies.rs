@@ -18,7 +18,9 @@ pub(crate) fn ensure_installed(stop: &Stop) -> Result<Vec<(String, String)>> {
     let is_missing = |(_, path): &(&str, &str)| !Path::new(path).exists();
     if [NGINX, HAPROXY].iter().any(is_missing) {
         if !debian::can_install() {
-            bail!("the bench needs nginx and HAProxy: for example `apt-get install nginx-light haproxy` as root");
+            bail!(
+                "the bench needs nginx and HAProxy: for example `apt-get install nginx-light haproxy` as root"
+            );
         }
         eprintln!("xtask: proxies are missing; installing Debian's packages");
         debian::update()?;

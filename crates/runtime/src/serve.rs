@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::shutdown::Tasks;
 
@@ -53,16 +53,6 @@ pub async fn serve<L, H, F>(
     assert!(connections_max > 0, "a server that may hold no connection serves nobody");
     let limit = Arc::new(Semaphore::new(connections_max));
     let mut pause = PAUSE_FIRST;
-    let accept = |connection, peer, place| {
-        let work = AssertUnwindSafe(handler(connection, peer)).catch_unwind();
-        let ended = work.map(move |ended| {
-            if ended.is_err() {
-                tracing::error!(%peer, "the connection panicked");
-            }
-            drop(place);
-        });
-        tasks.spawn_one_of_many(name, ended);
-    };
     loop {
         let next = async {
             // First the place, then the connection: one we cannot serve yet must stay in the kernel's queue.
@@ -77,7 +67,7 @@ pub async fn serve<L, H, F>(
         match accepted {
             Ok((connection, peer)) => {
                 pause = PAUSE_FIRST;
-                accept(connection, peer, place);
+                run(name, tasks, handler(connection, peer), peer, place);
             }
             Err(error) if is_of_one_connection(&error) => {
                 tracing::debug!(%error, "a connection came to nothing");
@@ -93,10 +83,27 @@ pub async fn serve<L, H, F>(
     while let Ok(place) = Arc::clone(&limit).try_acquire_owned()
         && let Some(Ok((connection, peer))) = listener.accept().now_or_never()
     {
-        accept(connection, peer, place);
+        run(name, tasks, handler(connection, peer), peer, place);
     }
     drop(listener);
     wait_for_all(&limit, connections_max).await;
+}
+
+/// Runs one connection, which keeps its place until it has ended, by a panic or otherwise.
+fn run(
+    name: &'static str,
+    tasks: &Tasks,
+    work: impl Future<Output = ()> + Send + 'static,
+    peer: SocketAddr,
+    place: OwnedSemaphorePermit,
+) {
+    let ended = AssertUnwindSafe(work).catch_unwind().map(move |ended| {
+        if ended.is_err() {
+            tracing::error!(%peer, "the connection panicked");
+        }
+        drop(place);
+    });
+    tasks.spawn_one_of_many(name, ended);
 }
 
 /// The peer gave up between the handshake and our accept: nothing is wrong with the listener.

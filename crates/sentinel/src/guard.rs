@@ -56,6 +56,8 @@ pub struct Guarded<I> {
     ready: Vec<u8>,
     handed: usize,
     end: End,
+    /// Whether no request has come yet.
+    is_first: bool,
     line: Arc<Line>,
     pace: Pace,
 }
@@ -74,6 +76,8 @@ enum End {
     NotYet,
     /// The last request is our own.
     Answered,
+    /// What came is not even HTTP, and nobody waits for an answer in it.
+    Silent,
     /// It came in the middle of a body.
     Broken(Client),
 }
@@ -146,6 +150,7 @@ impl<I> Guarded<I> {
             ready: Vec::new(),
             handed: 0,
             end: End::NotYet,
+            is_first: true,
             line,
             pace,
         };
@@ -164,6 +169,7 @@ impl<I> Guarded<I> {
             ready: begun,
             handed: 0,
             end: End::NotYet,
+            is_first: true,
             line: Arc::default(),
             pace,
         }
@@ -189,9 +195,11 @@ impl<I> Guarded<I> {
                 let rest = self.held.split_off(passed);
                 self.ready = std::mem::replace(&mut self.held, rest);
                 if passed > 0 {
+                    self.is_first = false;
                     self.pace.head.again();
                 }
             }
+            Err((0, _)) if self.is_first && is_foreign(&self.held) => self.end = End::Silent,
             Err((passed, client)) => {
                 self.held.truncate(passed);
                 self.ready = std::mem::take(&mut self.held);
@@ -238,6 +246,14 @@ impl<I> Guarded<I> {
     }
 }
 
+/// Whether a connection begins with a line that has the shape of a request and names no version of anything: the beginning
+/// of an HTTP/2 that is none, or of something else.
+fn is_foreign(bytes: &[u8]) -> bool {
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let mut words = line.split(|byte| *byte == b' ').skip(2);
+    words.next().is_some_and(|third| !third.contains(&b'/')) && words.next().is_none()
+}
+
 impl<I: AsyncRead + Unpin> AsyncRead for Guarded<I> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -256,6 +272,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for Guarded<I> {
                 End::NotYet => {}
                 // The answer to what was refused ends the connection; until then there is nothing to read.
                 End::Answered => return Poll::Pending,
+                End::Silent => return Poll::Ready(Ok(())),
                 End::Broken(client) => {
                     let text = Blame::Client(client).detail();
                     return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, text)));

@@ -42,7 +42,7 @@ use crate::{
     config::ProxyConfig,
     guard::{Line, REFUSED_PATH},
     headers::{self, Client, SERVER_TIMING, X_ERROR_SOURCE, X_REQUEST_ID, asks_upgrade},
-    limit::Clients,
+    limit::{Clients, Held},
     log::Log,
     metrics::RequestMetrics,
     moment::Watch,
@@ -82,7 +82,13 @@ pub struct Origin {
 }
 
 /// What a request holds while it is under way: a place among all, and one among its client's.
-pub type Permits = (OwnedSemaphorePermit, OwnedSemaphorePermit);
+#[derive(Debug)]
+pub struct Permits {
+    _of_all: OwnedSemaphorePermit,
+    _own: OwnedSemaphorePermit,
+    /// A client that was looked up for this request is remembered for as long as it takes.
+    _client: Option<Held>,
+}
 
 type Answered<C> = Response<Answer<C>>;
 
@@ -126,25 +132,22 @@ impl Shared {
 
     /// Places for a request: at once, or soon, or not at all.
     async fn admit(&self, place: &Place, client: IpAddr) -> Result<Permits, Blame> {
-        let looked_up;
-        let client = match &place.client {
-            Some(connected) => connected.client(),
-            None => {
-                looked_up = self.clients.hold(client);
-                &looked_up
-            }
+        let looked_up = place.client.is_none().then(|| self.clients.hold(client));
+        let client = match (&place.client, &looked_up) {
+            (Some(connected), _) => connected.client(),
+            (None, looked_up) => looked_up.as_ref().expect("it was looked up"),
         };
-        let of_all = || Arc::clone(&self.places);
+        let all = || Arc::clone(&self.places);
         if let Some(own) = client.try_request()
-            && let Ok(of_all) = of_all().try_acquire_owned()
+            && let Ok(of_all) = all().try_acquire_owned()
         {
-            return Ok((of_all, own));
+            return Ok(Permits { _of_all: of_all, _own: own, _client: looked_up });
         }
         let mut blame = Blame::Client(blame::Client::TooMany);
         let both = async {
             let own = client.request().await;
             blame = Blame::Us(Us::Overloaded);
-            let of_all = of_all().acquire_owned().await.expect("the semaphore is never closed");
+            let of_all = all().acquire_owned().await.expect("the semaphore is never closed");
             (of_all, own)
         };
         let admitted = tokio::select! {
@@ -152,7 +155,10 @@ impl Shared {
             both = both => Some(both),
             () = self.watch.clock().sleep(self.config.queue) => None,
         };
-        admitted.ok_or(blame)
+        match admitted {
+            Some((of_all, own)) => Ok(Permits { _of_all: of_all, _own: own, _client: looked_up }),
+            None => Err(blame),
+        }
     }
 }
 

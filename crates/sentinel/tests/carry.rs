@@ -2,8 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "these are tests, though their functions do not look so")]
 
+#[path = "carry/again.rs"]
+mod again;
+#[path = "carry/limits.rs"]
+mod limits;
 #[path = "scene/scene.rs"]
 mod scene;
+#[path = "carry/shapes.rs"]
+mod shapes;
 
 use std::{convert::Infallible, net::SocketAddr, time::Duration};
 

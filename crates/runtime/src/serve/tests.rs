@@ -104,3 +104,22 @@ async fn a_handler_that_panics_ends_its_connection_and_no_other() {
     });
     assert_eq!(tasks.failure(), None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_when_it_stops_is_still_served() {
+    let tasks = Tasks::new();
+    let served = Arc::new(AtomicUsize::new(0));
+    let handler = |_connection: u32, _peer| {
+        let served = Arc::clone(&served);
+        async move {
+            served.fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    // Something else that takes a while, so that the tasks are not over before the queue is looked at.
+    tasks.spawn("other", tokio::time::sleep(Duration::from_secs(1)));
+    // Asked to stop before it accepted any: those in the queue were promised a connection.
+    let server = serve("connection", Scripted((0..5).map(Ok).collect()), 10, &tasks, handler);
+    let (drained, ()) = tokio::join!(tasks.stop(DEADLINE), server);
+    assert!(drained.is_clean());
+    assert_eq!(served.load(Ordering::SeqCst), 5);
+}

@@ -163,5 +163,17 @@ async fn a_client_that_takes_nothing_is_cut() {
         written = guarded.write_all(&[1; 16]) => written.unwrap_err(),
     };
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-    assert_eq!(Clock::system().instant() - begun, Duration::from_secs(110), "what it took began the wait anew");
+    assert_eq!(
+        Clock::system().instant() - begun,
+        Duration::from_secs(110),
+        "what it took began the wait anew"
+    );
+}
+
+#[tokio::test]
+async fn what_begins_as_another_protocol_is_not_answered() {
+    let (_client, server) = tokio::io::duplex(1024);
+    let begun = b"INVALID CONNECTION PREFACE\r\n\r\n".to_vec();
+    let mut guarded = Guarded::new(server, begun, HeadLimits::default(), Arc::default(), pace());
+    assert_eq!(guarded.read(&mut [0; 64]).await.unwrap(), 0);
 }

@@ -45,7 +45,8 @@ fn decoded(path: &str) -> String {
     let mut rest = path.as_bytes();
     while let Some((first, after)) = rest.split_first() {
         let escape = after.split_at_checked(2).filter(|_| *first == b'%');
-        let digits = escape.map(|(digits, _)| digits).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        let digits =
+            escape.map(|(digits, _)| digits).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
         let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
         let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
         bytes.push(byte.unwrap_or(*first));

@@ -37,7 +37,8 @@ impl Patience {
             }
             // One that was made earlier fires earlier.
             let clock = self.clock.clone();
-            let timer = self.timer.get_or_insert_with(|| Box::pin(async move { clock.sleep(end - now).await }));
+            let timer =
+                self.timer.get_or_insert_with(|| Box::pin(async move { clock.sleep(end - now).await }));
             match timer.as_mut().poll(cx) {
                 Poll::Pending => return false,
                 Poll::Ready(()) => self.timer = None,

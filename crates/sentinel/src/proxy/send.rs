@@ -2,7 +2,9 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use http::{Request, Response, StatusCode};
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use model::deployment::Protocol;
 use tokio::time::Instant;
@@ -252,6 +254,10 @@ impl<C: Connect> Worker<C> {
         strip_ours(headers);
         headers.insert(X_REQUEST_ID, record.id.clone());
         headers.append(SERVER_TIMING, timing(&record));
+        if record.method == Method::HEAD && !response.body().is_end_stream() {
+            // An instance of HTTP/2 may send a body nevertheless. It is nobody's, and ends with its stream.
+            return response.map(|_body| Answer::own(Bytes::new(), Some(record)));
+        }
         let patience =
             Patience::new(self.shared.watch.clock().clone(), self.shared.config.idle_timeout, until);
         response.map(|body| Answer::instance(body, record, flight, lease, patience))
@@ -262,9 +268,8 @@ impl Again {
     /// The request once more, after what became of the first.
     fn after(&self, sent: Sent) -> Option<Request<Upload>> {
         let parts = match (self, sent) {
-            (Again::Always(parts), Sent::Refused | Sent::Unknown) | (Again::Refused(parts), Sent::Refused) => {
-                parts
-            }
+            (Again::Always(parts), Sent::Refused | Sent::Unknown)
+            | (Again::Refused(parts), Sent::Refused) => parts,
             (Again::Always(_), Sent::TimeOver)
             | (Again::Refused(_), Sent::Unknown | Sent::TimeOver)
             | (Again::Never, _) => return None,

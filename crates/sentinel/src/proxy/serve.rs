@@ -38,9 +38,15 @@ impl<C: Connect> Worker<C> {
         L::Connection: AsyncRead + AsyncWrite + Unpin,
     {
         self.tasks.spawn("sweep", Arc::clone(&self).sweep());
+        // The tasks are not over while somebody may still be accepted.
+        let (accepting, over) = tokio::sync::oneshot::channel::<()>();
+        self.tasks.spawn("listener", async move {
+            let _ = over.await;
+        });
         let handler = |io, peer| Arc::clone(&self).connection(io, peer, tls.clone());
         // One more than may be, so that it is told so instead of left waiting.
         serve("connection", listener, self.shared.config.connections_max + 1, &self.tasks, handler).await;
+        drop(accepting);
         self.pool.close();
     }
 
@@ -94,8 +100,7 @@ impl<C: Connect> Worker<C> {
     {
         let place = Arc::new(place);
         let config = &self.shared.config;
-        let pace =
-            Pace::new(self.shared.watch.clock(), config.request_headers_timeout, config.idle_timeout);
+        let pace = Pace::new(self.shared.watch.clock(), config.request_headers_timeout, config.idle_timeout);
         match begun {
             Ok(Some(Begun { io, bytes, is_http2: true })) => {
                 let origin = Origin { client, line: Arc::default(), place };

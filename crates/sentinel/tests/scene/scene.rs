@@ -21,6 +21,7 @@ use runtime::{
     ready::Readiness,
     shutdown::Tasks,
     telemetry::{Build, Metrics},
+    tls::ServerTls,
 };
 use sentinel::{
     config::ProxyConfig,
@@ -55,6 +56,16 @@ pub struct Scene {
 impl Scene {
     /// Serves the deployment number one on these instances.
     pub async fn new(config: ProxyConfig, protocol: Protocol, instances: &[SocketAddr]) -> Scene {
+        Scene::with_tls(config, protocol, instances, None).await
+    }
+
+    /// The same behind a certificate.
+    pub async fn with_tls(
+        config: ProxyConfig,
+        protocol: Protocol,
+        instances: &[SocketAddr],
+        tls: Option<ServerTls>,
+    ) -> Scene {
         let metrics = Metrics::new(Build { role: "sentinel", version: "0", revision: "test" });
         let (clock, random) = (Clock::system(), Random::seeded(1));
         let watch = Watch::start(clock);
@@ -76,7 +87,7 @@ impl Scene {
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        tasks.spawn("worker", Arc::new(worker).serve(listener, None));
+        tasks.spawn("worker", Arc::new(worker).serve(listener, tls));
         let scene = Scene { address, shared, tables, tallies: Tallies::default(), readiness, tasks, watch };
         scene.publish(&[deployment(1, protocol, instances), route(HOST, 1)]);
         scene
