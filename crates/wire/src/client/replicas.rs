@@ -136,13 +136,8 @@ impl Replicas {
         let number = line.number;
         let connect = || connect(self.connector.clone(), replica.uri.clone());
         let connection = line.connection.get_or_insert_with(connect).clone();
-<<<<<<< HEAD
         let authorization = self.authorization.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let config = ClientConfig::new(replica.uri.clone()).with_default_header(AUTHORIZATION, authorization);
-=======
-        let config =
-            ClientConfig::new(replica.uri.clone()).with_default_header(AUTHORIZATION, self.authorization());
->>>>>>> 12ea0dd (sentinel: proven under load, by h2spec, and between programs of others)
         let clients = Clients {
             cluster: ClusterServiceClient::new(connection.clone(), config.clone()),
             routing: RoutingServiceClient::new(connection, config),
