@@ -58,9 +58,9 @@ async fn who_is_asked_to_end_before_it_is_ready_ends_well() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), listens).await.expect("it begins");
+    tokio::time::timeout(Duration::from_mins(1), listens).await.expect("it begins");
     terminate(id).await;
-    let ended = tokio::time::timeout(Duration::from_secs(60), child.wait()).await;
+    let ended = tokio::time::timeout(Duration::from_mins(1), child.wait()).await;
     let status = ended.expect("it ends in time").expect("it can be waited for");
     assert!(status.success(), "{status}");
 }

@@ -70,17 +70,16 @@ impl Balancer {
             if tasks.is_stopping() {
                 return;
             }
-            let answered = match kept.take() {
-                Some(stream) => ask(stream, "/").await,
-                None => {
-                    let Some(address) = self.ready(round) else {
-                        tokio::time::sleep(Duration::from_millis(5)).await;
-                        continue;
-                    };
-                    match TcpStream::connect(address).await {
-                        Ok(stream) => ask(stream, "/").await,
-                        Err(error) => Err(error),
-                    }
+            let answered = if let Some(stream) = kept.take() {
+                ask(stream, "/").await
+            } else {
+                let Some(address) = self.ready(round) else {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    continue;
+                };
+                match TcpStream::connect(address).await {
+                    Ok(stream) => ask(stream, "/").await,
+                    Err(error) => Err(error),
                 }
             };
             let wrong = match answered {

@@ -10,7 +10,7 @@ fn looked(bytes: &[u8]) -> Result<usize, (usize, Client)> {
 }
 
 fn pace() -> Pace {
-    Pace::new(&Clock::system(), Duration::from_secs(30), Duration::from_secs(60))
+    Pace::new(&Clock::system(), Duration::from_secs(30), Duration::from_mins(1))
 }
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
