@@ -16,14 +16,8 @@ use crate::table::minutes;
 use crate::workspace;
 
 /// What every test run has at hand.
-pub(crate) const PARTS: &[Part] = &[
-    Part::Postgres,
-    Part::Clients,
-    Part::Schemathesis,
-    Part::H2spec,
-    Part::Kubernetes,
-    Part::CiliumOracle,
-];
+pub(crate) const PARTS: &[Part] =
+    &[Part::Postgres, Part::Clients, Part::Schemathesis, Part::H2spec, Part::Kubernetes, Part::CiliumOracle];
 
 /// One selection for building and for running: with another, cargo would unite features otherwise and
 /// build most of the dependencies twice.
