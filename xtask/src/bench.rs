@@ -12,7 +12,7 @@ use crate::stop::Stop;
 use crate::table::{self, Column};
 use crate::workspace::Workspace;
 
-static BENCHES: [Example; 9] = [
+static BENCHES: &[Example] = &[
     Example {
         name: "commits",
         about: "durable state changes per second with 1, 8 and 32 writers, on both databases, grouped and not",
@@ -87,7 +87,7 @@ const fn agent(name: &'static str, words: &'static [&'static str], about: &'stat
 }
 
 pub(crate) fn run(asked: &Asked, stop: &Stop) -> Result<()> {
-    let Some(bench) = example::choose(&BENCHES, asked)? else { return Ok(()) };
+    let Some(bench) = example::choose(BENCHES, asked)? else { return Ok(()) };
     let workspace = Workspace::load()?;
     let out = workspace.target.join("bench").join(bench.name).with_extension("json");
     fs::create_dir_all(out.parent().expect("was joined from two"))

@@ -8,7 +8,7 @@ use crate::schemathesis;
 use crate::stop::Stop;
 use crate::workspace::Workspace;
 
-static RUNS: [Example; 6] = [
+static RUNS: &[Example] = &[
     Example {
         name: "store",
         about: "many writers, a tailing reader and faults on both databases: no change is ever missed",
@@ -75,6 +75,6 @@ static RUNS: [Example; 6] = [
 ];
 
 pub(crate) fn run(asked: &Asked, stop: &Stop) -> Result<()> {
-    let Some(chosen) = example::choose(&RUNS, asked)? else { return Ok(()) };
+    let Some(chosen) = example::choose(RUNS, asked)? else { return Ok(()) };
     chosen.run(&Workspace::load()?, &asked.args, stop)?.ensure_well(&format!("chaos `{}`", chosen.name))
 }
