@@ -105,8 +105,8 @@ impl Write {
     /// Takes what agents say of their attempts to apply something; says of each what became of it, in the order
     /// they were given in.
     ///
-    /// Of several for one object the newest counts. One for a state that is no longer the one that is wanted is
-    /// old. Rows are locked kind by kind, in the order of their keys.
+    /// Of several for one object the newest counts. An error of a state that is no longer the one that is wanted is
+    /// old; that the last one is over is not. Rows are locked kind by kind, in the order of their keys.
     pub async fn take_apply_errors(&mut self, reports: &[ApplyReport]) -> Result<Vec<ApplyTaken>> {
         let headings: Vec<Heading<'_>> = reports.iter().map(ApplyReport::heading).collect();
         let mut taken = vec![Taken::Unknown; reports.len()];
@@ -259,8 +259,18 @@ impl ApplyReport {
             Mark::Ordered(marks) => (&rows.advance, Vec::from(marks)),
             Mark::Unordered(marks) => (&rows.lock_unordered, Vec::from(marks)),
         };
-        let version = Value::Int(i64::try_from(self.observed_version.get()).unwrap_or(i64::MAX));
+        let version = Value::Int(i64::try_from(self.counts_upto().get()).unwrap_or(i64::MAX));
         Statement { sql, params: self.place().into_iter().chain(marks).chain([version]).collect() }
+    }
+
+    /// The latest state of the row that it says something of.
+    ///
+    /// An error is one of the state that was tried, and of no later one. That all is well again ends the error that the
+    /// same agent told before, whatever the row has become since: of the new state it may never have anything to tell.
+    /// Without a term nobody knows which of the two was told before.
+    fn counts_upto(&self) -> Version {
+        let is_ordered = self.epoch.is_some();
+        if is_ordered && self.error.is_none() { Version::MAX } else { self.observed_version }
     }
 
     /// The row's key in its table, and what it is to say.

@@ -2,11 +2,14 @@
 
 use model::{
     cluster::{ApplyError, ApplyReason, Epoch, Sequence},
+    deployment::Status,
     environment::Environment,
     name::Message,
     network_policy::NetworkPolicy,
     sentinel::{Observed, Sentinel},
+    size::{Replicas, Scaling},
     time::Millis,
+    topology::Topology,
     watch::Version,
 };
 use store::{ApplyReport, ApplySubject, ApplyTurn, State, Taken, Topic};
@@ -158,6 +161,49 @@ pub async fn an_error_of_a_state_that_is_no_longer_wanted_is_old(ground: Ground)
     // Nor did it use up its number: it was not heard.
     let now = report(&ground, subjects()[1], epoch, 1, Some(error("the new one"))).await;
     assert_eq!(take(&ground, &[now]).await.0, [Taken::Changed]);
+}
+
+pub async fn that_it_is_well_again_ends_an_error_whatever_is_wanted_by_then(ground: Ground) {
+    let epoch = placed(&ground).await;
+    take(&ground, &all(&ground, epoch, 1, Some(error("the old image"))).await).await;
+    let well = all(&ground, epoch, 2, None).await;
+    // What is wanted moves on while that is on its way; of the new state there will be nothing to tell.
+    let (mut sentinel, mut policy) = (Sentinel::sample(), NetworkPolicy::sample());
+    let scaling = Scaling::Fixed(Replicas::new(7).unwrap());
+    let topology = Topology::sample().of(deployment(1).id).with_scaling(scaling);
+    let topology = Topology { placement: here(), ..topology };
+    sentinel.desired.image = "krane/sentinel:2".parse().unwrap();
+    policy.policy = r#"{"text":2}"#.parse().unwrap();
+    ground
+        .write(async |write| {
+            write.put_topology(&topology, &deployment(1), Status::Deploying, &CAUSE).await?;
+            write.put_sentinel(&sentinel, &CAUSE).await?;
+            write.put_network_policy(&policy, &CAUSE).await
+        })
+        .await;
+    let versions = |reports: &[ApplyReport]| reports.iter().map(|r| r.observed_version).collect::<Vec<_>>();
+    let now = all(&ground, epoch, 3, Some(error("the new one"))).await;
+    assert!(versions(&well).into_iter().zip(versions(&now)).all(|(before, after)| before < after));
+    assert_eq!(take(&ground, &well).await.0, [Taken::Changed; 3]);
+    assert_eq!(stored(&ground).await, [None, None, None]);
+    // It ends what was told before it, and nothing that was told after it.
+    assert_eq!(take(&ground, &now).await.0, [Taken::Changed; 3]);
+    assert_eq!(take(&ground, &well).await.0, [Taken::Old; 3]);
+    assert_eq!(stored(&ground).await, [(); 3].map(|()| Some(error("the new one"))));
+}
+
+pub async fn without_a_term_that_it_is_well_again_is_of_its_state_alone(ground: Ground) {
+    placed(&ground).await;
+    let ended = store::Renewal { ttl: std::time::Duration::ZERO, ..renewal(&here(), Some(Epoch(1))) };
+    ground.write(async |write| write.renew_leases(&[ended]).await).await;
+    let told = report(&ground, subjects()[1], Epoch(0), 0, Some(error("no"))).await;
+    let told = ApplyReport { epoch: None, ..told };
+    assert_eq!(take(&ground, std::slice::from_ref(&told)).await.0, [Taken::Changed]);
+    let mut sentinel = Sentinel::sample();
+    sentinel.desired.image = "krane/sentinel:2".parse().unwrap();
+    ground.write(async |write| write.put_sentinel(&sentinel, &CAUSE).await).await;
+    // Nobody knows whether this was said before or after.
+    assert_eq!(take(&ground, &[ApplyReport { error: None, ..told }]).await.0, [Taken::Old]);
 }
 
 pub async fn an_apply_of_what_is_not_there_is_no_error(ground: Ground) {

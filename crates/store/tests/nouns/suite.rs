@@ -65,6 +65,8 @@ macro_rules! suite {
                 an_apply_turns_when_it_fails_first_and_when_it_is_well_again,
                 an_error_of_a_state_that_is_no_longer_wanted_is_old, an_apply_of_what_is_not_there_is_no_error,
                 an_apply_without_a_term_is_believed_while_none_lives,
+                that_it_is_well_again_ends_an_error_whatever_is_wanted_by_then,
+                without_a_term_that_it_is_well_again_is_of_its_state_alone,
             }
             instances: {
                 a_report_is_routed, the_same_report_spends_no_version, old_news_never_wins,
