@@ -92,6 +92,20 @@ pub enum Seen {
     Reached(u64),
 }
 
+/// What it is about, without what is in it: that may be secret.
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Seen::Init => f.write_str("a list begins"),
+            Seen::Listed(live) => write!(f, "{} is listed at {}", live.object, live.revision),
+            Seen::InitDone => f.write_str("the list is complete"),
+            Seen::Changed(live) => write!(f, "{} changed at {}", live.object, live.revision),
+            Seen::Gone { object, .. } => write!(f, "{object} is gone"),
+            Seen::Reached(revision) => write!(f, "everything up to {revision}"),
+        }
+    }
+}
+
 /// An object in a list of names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sight {

@@ -43,6 +43,7 @@ use self::{
     act::{Actor, Outcome},
     decide::{Decision, Ground, decide},
     guard::Guard,
+    plan::shared_objects,
     queue::Queue,
     tell::{Heard, Tell},
 };
@@ -58,7 +59,7 @@ use crate::{
     secrets::Variables,
     term::{
         Phase, Wishes,
-        heartbeat::{Statuses, Told},
+        heartbeat::{self, Statuses},
     },
 };
 
@@ -119,6 +120,8 @@ pub(crate) struct Loop<K: Kind, C> {
     /// Things that wait for an object to be gone, and since when.
     blocked: BTreeMap<Key, Instant>,
     reported: BTreeMap<Key, (KubernetesName, K::Observed)>,
+    /// What was reported last of these was perhaps not heard.
+    unsure: BTreeMap<Key, KubernetesName>,
     /// Of everything that was reported.
     census: Census,
     guard: Guard,
@@ -137,17 +140,33 @@ pub(crate) struct Loop<K: Kind, C> {
 struct Trouble {
     version: Version,
     error: ApplyError,
-    /// What the control plane knows of it.
-    told: Option<ApplyError>,
+    told: Told,
+}
+
+/// What the control plane knows of a trouble in this term.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    /// Something was sent, and whether it was heard is not known.
+    Perhaps,
+    /// That this state cannot be applied, and why.
+    That(Version, ApplyError),
 }
 
 type Acting = BoxFuture<'static, (Key, Version, Outcome)>;
-type Telling<O> = BoxFuture<'static, (Tell, Heard, What<O>)>;
+type Telling<O> = BoxFuture<'static, (News<O>, Heard)>;
 
 /// What is told, to be remembered once it was heard.
+struct News<O> {
+    about: Tell,
+    what: What<O>,
+    /// The term that it was told in: of another nobody knows it.
+    epoch: Option<Epoch>,
+}
+
 enum What<O> {
     Status(KubernetesName, Option<O>),
-    Apply(Option<ApplyError>),
+    Apply(Version, Option<ApplyError>),
 }
 
 impl<K: Kind, C: Cluster> Loop<K, C> {
@@ -173,6 +192,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
             troubles: BTreeMap::new(),
             blocked: BTreeMap::new(),
             reported: BTreeMap::new(),
+            unsure: BTreeMap::new(),
             census: Census::default(),
             guard: Guard::default(),
             drift_corrected: 0,
@@ -203,7 +223,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
                 }
                 Ok(()) = self.wishes.changed() => self.take_wishes(),
                 Some((key, version, outcome)) = acting.next() => self.acted(key, version, outcome),
-                Some((about, heard, what)) = telling.next() => self.told(&about, heard, what),
+                Some((news, heard)) = telling.next() => self.told(news, heard),
                 step = self.follow.step() => self.stepped(step),
                 touched = self.changes.next() => self.touched(touched),
                 key = self.applies.next(), if self.may_act() && acting.len() < max => {
@@ -237,7 +257,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
             match self.tells.next().now_or_never() {
                 Some(about) => telling.extend(self.tell(about)),
                 None => match telling.next().await {
-                    Some((about, heard, what)) => self.told(&about, heard, what),
+                    Some((news, heard)) => self.told(news, heard),
                     None => break,
                 },
             }
@@ -256,7 +276,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
         };
         if epoch.is_some() && self.epoch != epoch {
             self.report_all();
-            self.troubles.values_mut().for_each(|trouble| trouble.told = None);
+            self.troubles.values_mut().for_each(|trouble| trouble.told = Told::Nothing);
             let again: Vec<Key> = self.troubles.keys().cloned().collect();
             again.into_iter().for_each(|key| self.tells.push(Tell::Apply(key)));
         }
@@ -266,6 +286,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
     /// Forgets what was reported, and reports everything.
     fn report_all(&mut self) {
         self.reported.clear();
+        self.unsure.clear();
         self.census = Census::default();
         self.reports_all = true;
         for key in self.around.actor.cache.keys(K::KIND) {
@@ -294,6 +315,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
             for key in self.around.actor.cache.keys(K::KIND) {
                 self.applies.push(key);
             }
+            self.applies.push(shared_objects());
             self.review();
         }
     }
@@ -324,7 +346,10 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
 
     /// Whoever of those who share it comes first makes it again; and those who wait may have waited for it.
     fn touched_shared(&mut self, object: &Ref) {
-        let Some(keys) = self.sharing.get(object) else { return };
+        let Some(keys) = self.sharing.get(object) else {
+            // Nobody needs it: a write of ours that came late, or somebody else's.
+            return self.saw(shared_objects());
+        };
         let waiting = keys.iter().skip(1).filter(|key| self.blocked.contains_key(*key));
         let heard: Vec<Key> = keys.first().into_iter().chain(waiting).cloned().collect();
         heard.into_iter().for_each(|key| self.saw(key));
@@ -409,7 +434,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
         };
         self.around.metrics.show(&status, self.applies.waiting(), self.tells.waiting());
         let is_told = self.epoch.is_some() && !self.reports_all;
-        let told = Told {
+        let told = heartbeat::Told {
             status,
             history: cursor.history,
             reported_all: self.epoch.filter(|_| is_told),

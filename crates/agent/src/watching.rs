@@ -89,6 +89,7 @@ async fn feed<C: Cluster>(
     while let Some(seen) = seen.next().await {
         match seen {
             Ok(seen) => {
+                tracing::trace!(%seen, "seen");
                 cache.take(ty, seen);
                 metrics.show_objects(ty, cache.count(ty));
             }

@@ -7,11 +7,14 @@
 //! | a tombstone                | go, if the tombstone is proof for each of them                  |
 //! | a complete list without it | go, if their tombstone must have been pruned, and nobody objects |
 //! | anything else              | stay: orphans                                                   |
+//!
+//! What the things of an environment share goes with the last of them: see [`left`].
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use model::{
     cluster::ListHash,
+    id::EnvironmentId,
     invalid::Invalid,
     name::Placement,
     watch::{Key, Position, Standing, Version},
@@ -99,6 +102,33 @@ fn split(
     (gone, orphans.len())
 }
 
+/// Of what things of an environment share, the objects that no thing is left for: the list names none of that
+/// environment, and the cluster has nothing of one.
+///
+/// Right after the last of them went by proof it is known that they are ours to take. At any other time, when we may not
+/// have seen them go, each has to say itself that it was made from this very history, in this region and shard: what
+/// needed it was listed in this history then, and so must have been removed since. It protects and serves nothing: what it
+/// was made for is not there, not even as an orphan.
+pub(crate) fn left(
+    shared: Vec<Arc<Live>>,
+    used: &BTreeSet<Option<EnvironmentId>>,
+    ground: Ground<'_>,
+    is_proven: bool,
+) -> Vec<Arc<Live>> {
+    // Of something it cannot be said which environment it is in: it may be any.
+    if used.contains(&None) {
+        return Vec::new();
+    }
+    let is_left = |live: &Arc<Live>| {
+        let environment = live.owner.as_ref().and_then(|owner| owner.belonging.environment);
+        environment.is_some()
+            && !used.contains(&environment)
+            && ground.is_of_our_shard(live)
+            && (is_proven || ground.is_made_here(&live.stamp))
+    };
+    shared.into_iter().filter(is_left).collect()
+}
+
 impl Ground<'_> {
     fn is_of_our_shard(&self, live: &Live) -> bool {
         live.owner.as_ref().is_some_and(|owner| owner.shard.as_ref() == Some(&self.here.shard))
@@ -119,6 +149,13 @@ impl Ground<'_> {
         stamp.history == Some(self.listed_at.history)
             && stamp.region.as_ref() == Some(&self.here.region)
             && stamp.version.is_some_and(|applied| applied < self.listed_at.floor)
+    }
+}
+
+impl Ground<'_> {
+    /// Whether what says no version was applied from this very history, and in this region.
+    fn is_made_here(&self, stamp: &Stamp) -> bool {
+        stamp.history == Some(self.listed_at.history) && stamp.region.as_ref() == Some(&self.here.region)
     }
 }
 

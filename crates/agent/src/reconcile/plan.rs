@@ -1,6 +1,6 @@
 //! From what is known of one thing to what is to be done about it, and what is remembered of how that went.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use futures_util::FutureExt as _;
 use model::{
@@ -11,20 +11,25 @@ use model::{
 };
 
 use super::{
-    Acting, Loop, Trouble,
+    Acting, Loop, Told, Trouble,
     act::{Done, End, Failure, Outcome, Plan},
-    decide::{Decision, Ground, decide},
+    decide::{Decision, Ground, decide, left},
     tell::Tell,
 };
 use crate::{
     cluster::Cluster,
     kind::Kind,
-    object::{Live, Ref, Stamped, Stamping},
+    object::{Ref, Stamped, Stamping},
 };
 
 /// How long an object that is being deleted may be in the way before that is trouble; and how often it is looked at
 /// again, should its end not be seen.
 const BLOCKED_FOR: Duration = Duration::from_secs(5);
+
+/// Stands in the queue for what things share and nobody may need any more; no thing of a stream is called so.
+pub(super) fn shared_objects() -> Key {
+    Key::new("shared objects")
+}
 
 impl<K: Kind, C: Cluster> Loop<K, C> {
     /// Starts the verb for one thing, with what is known of it now.
@@ -55,10 +60,9 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
             Decision::Park { problems, .. } => Plan::Park(Failure::from(&*problems)),
             Decision::Delete { objects, .. } => Plan::Unmake(objects),
             Decision::DeleteAbsent { objects, .. } if self.guard.lets_go(key) => Plan::Unmake(objects),
-            Decision::Leave { orphans: 0 }
-                if matches!(standing, Some(Standing::Gone { .. })) || self.guard.has_let_go(key) =>
-            {
-                self.plan_shared(objects.is_empty())
+            Decision::Leave { orphans: 0 } if objects.is_empty() => {
+                let is_gone = matches!(standing, Some(Standing::Gone { .. }));
+                self.plan_shared(ground, is_gone || self.guard.has_let_go(key))
             }
             Decision::DeleteAbsent { .. } | Decision::Leave { .. } => Plan::Nothing,
         };
@@ -90,9 +94,9 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
     }
 
     /// What only this thing needed of what others of its environment could have shared goes after it.
-    fn plan_shared(&self, is_all_gone: bool) -> Plan {
+    fn plan_shared(&self, ground: Ground<'_>, is_proven: bool) -> Plan {
         let shared = self.around.actor.cache.shared(K::KIND);
-        if !is_all_gone || shared.is_empty() {
+        if shared.is_empty() {
             return Plan::Nothing;
         }
         let cache = &self.around.actor.cache;
@@ -107,17 +111,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
             let objects = cache.of_key(K::KIND, &key);
             used.extend(objects.iter().filter_map(|live| Some(live.owner.as_ref()?.belonging.environment)));
         }
-        if used.contains(&None) {
-            return Plan::Nothing;
-        }
-        let shard = &self.around.actor.term.here().shard;
-        let is_left = |live: &Arc<Live>| {
-            let owner = live.owner.as_ref();
-            owner.is_some_and(|owner| {
-                owner.shard.as_ref() == Some(shard) && !used.contains(&owner.belonging.environment)
-            })
-        };
-        let left: Vec<Arc<Live>> = shared.into_iter().filter(is_left).collect();
+        let left = left(shared, &used, ground, is_proven);
         if left.is_empty() { Plan::Nothing } else { Plan::Unmake(left) }
     }
 
@@ -170,7 +164,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
             self.sharing.retain(|_, keys| !keys.is_empty());
         }
         if let Some(trouble) = self.troubles.get_mut(key) {
-            // It is this state that is well: of an older one the control plane would not hear it.
+            // It is this state that is well.
             trouble.version = version;
             self.tells.push(Tell::Apply(key.clone()));
         }
@@ -211,7 +205,9 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
         let delay = self.applies.failed(&key, failure.retry_after);
         let Failure { reason, message, .. } = failure;
         tracing::warn!(kind = %K::KIND, %key, %version, %reason, message, ?delay, "it cannot be applied");
-        self.is_told(key, version, reason, &message);
+        if key != shared_objects() {
+            self.is_told(key, version, reason, &message);
+        }
     }
 
     fn is_told(&mut self, key: Key, version: Version, reason: ApplyReason, message: &str) {
@@ -219,7 +215,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
         let since =
             since.map_or_else(|| Millis(self.around.clock.now().millis()), |trouble| trouble.error.since);
         let error = ApplyError { reason, message: Message::cut(message), since };
-        let told = self.troubles.remove(&key).and_then(|trouble| trouble.told);
+        let told = self.troubles.remove(&key).map_or(Told::Nothing, |trouble| trouble.told);
         self.troubles.insert(key.clone(), Trouble { version, error, told });
         self.tells.push(Tell::Apply(key));
     }

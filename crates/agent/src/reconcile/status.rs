@@ -7,7 +7,7 @@ use model::watch::Key;
 use wire::report::ApplyReport;
 
 use super::{
-    Loop, Telling, What,
+    Loop, News, Telling, Told, Trouble, What,
     tell::{Heard, Tell, tell},
 };
 use crate::{cluster::Cluster, control::Report, kind::Kind};
@@ -24,7 +24,8 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
             return None;
         };
         let (control, breaker) = (self.around.control.clone(), self.around.breaker.clone());
-        Some(async move { (about, tell(control, breaker, report).await, what) }.boxed())
+        let news = News { about, what, epoch: self.epoch };
+        Some(async move { (news, tell(control, breaker, report).await) }.boxed())
     }
 
     fn status(&self, key: &Key) -> Option<(Report, What<K::Observed>)> {
@@ -32,63 +33,75 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
         let heading = self.around.actor.term.heading(Some(self.follow.reader().cursor()));
         let objects = self.around.actor.cache.of_key(K::KIND, key);
         let observed = self.kind.observe(key, &objects);
-        let known = self.reported.get(key);
-        if known.map(|(_, observed)| observed) == observed.as_ref() {
+        let (known, unsure) = (self.reported.get(key), self.unsure.get(key));
+        if unsure.is_none() && known.map(|(_, observed)| observed) == observed.as_ref() {
             return None;
         }
         let desired = self.follow.reader().get(key).and_then(|standing| standing.state().as_ref().ok());
         let name = objects.iter().find_map(|live| self.kind.named_by(live));
         let name = name.or_else(|| desired.map(|desired| self.kind.name(desired).clone()));
-        let name = name.or_else(|| known.map(|(name, _)| name.clone()))?;
+        let name = name.or_else(|| known.map(|(name, _)| name).or(unsure).cloned())?;
         let report = self.kind.report(heading, key, &name, observed.as_ref())?;
         Some((report, What::Status(name, observed)))
     }
 
     fn trouble(&mut self, key: &Key) -> Option<(Report, What<K::Observed>)> {
-        let trouble = self.troubles.get(key)?;
-        let is_over = !self.is_failing(key);
-        let error = (!is_over).then(|| trouble.error.clone());
-        if error == trouble.told {
-            if is_over {
+        let is_failing = self.is_failing(key);
+        let Trouble { version, error, told } = self.troubles.get_mut(key)?;
+        let (version, error) = (*version, is_failing.then(|| error.clone()));
+        match (&error, &*told) {
+            (None, Told::Nothing) => {
                 self.troubles.remove(key);
+                return None;
             }
-            return None;
+            (Some(error), Told::That(of, known)) if (version, error) == (*of, known) => return None,
+            (None, Told::Perhaps | Told::That(..)) | (Some(_), _) => *told = Told::Perhaps,
         }
         let heading = self.around.actor.term.heading(Some(self.follow.reader().cursor()));
-        let version = trouble.version;
         let report = ApplyReport { heading, kind: K::KIND, id: key.clone(), version, error: error.clone() };
-        Some((Report::Apply(report), What::Apply(error)))
+        Some((Report::Apply(report), What::Apply(version, error)))
     }
 
-    pub(super) fn told(&mut self, about: &Tell, heard: Heard, what: What<K::Observed>) {
+    pub(super) fn told(&mut self, News { about, what, epoch }: News<K::Observed>, heard: Heard) {
+        if epoch != self.epoch {
+            // In this term nothing of it was told yet.
+            self.tells.put_back(&about, Duration::ZERO);
+            return;
+        }
         match heard {
             Heard::Yes => {
                 self.around.metrics.reports.inc();
-                self.remember(about, what);
-                self.tells.succeeded(about);
+                tracing::debug!(kind = %K::KIND, ?about, "told");
+                self.remember(&about, what);
+                self.tells.succeeded(&about);
             }
             Heard::Never(error) => {
                 tracing::error!(kind = %K::KIND, ?about, %error, "a report is refused for good");
                 self.around.metrics.reports_refused.inc();
-                self.remember(about, what);
-                self.tells.succeeded(about);
+                self.remember(&about, what);
+                self.tells.succeeded(&about);
             }
             Heard::OtherTerm => {
                 self.around.actor.term.was_refused();
-                self.tells.put_back(about, Duration::from_secs(1));
+                self.tells.put_back(&about, Duration::from_secs(1));
             }
             Heard::Later(error) => {
                 self.around.metrics.reports_failed.inc();
-                let delay = self.tells.failed(about, None);
+                // It may have been heard all the same, and what was known before it no longer is.
+                if let (Tell::Status(key), What::Status(name, _)) = (&about, what) {
+                    self.unsure.insert(key.clone(), name);
+                }
+                let delay = self.tells.failed(&about, None);
                 tracing::warn!(kind = %K::KIND, ?about, %error, ?delay, "a report was not taken");
             }
-            Heard::NotAsked(pause) => self.tells.put_back(about, pause),
+            Heard::NotAsked(pause) => self.tells.put_back(&about, pause),
         }
     }
 
     fn remember(&mut self, about: &Tell, what: What<K::Observed>) {
         match (about, what) {
             (Tell::Status(key), What::Status(name, observed)) => {
+                self.unsure.remove(key);
                 if let Some((_, old)) = self.reported.remove(key) {
                     self.census = self.census.without(self.kind.census(&old));
                 }
@@ -97,17 +110,14 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
                     self.reported.insert(key.clone(), (name, observed));
                 }
             }
-            (Tell::Apply(key), What::Apply(Some(error))) => {
-                if let Some(trouble) = self.troubles.get_mut(key) {
-                    trouble.told = Some(error);
-                }
-            }
-            (Tell::Apply(key), What::Apply(None)) => {
-                if !self.is_failing(key) {
+            (Tell::Apply(key), What::Apply(version, error)) => {
+                if error.is_none() && !self.is_failing(key) {
                     self.troubles.remove(key);
+                } else if let Some(trouble) = self.troubles.get_mut(key) {
+                    trouble.told = error.map_or(Told::Nothing, |error| Told::That(version, error));
                 }
             }
-            (Tell::Status(_), What::Apply(_)) | (Tell::Apply(_), What::Status(..)) => {
+            (Tell::Status(_), What::Apply(..)) | (Tell::Apply(_), What::Status(..)) => {
                 unreachable!("an answer to another question")
             }
         }

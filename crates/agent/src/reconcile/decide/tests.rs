@@ -1,7 +1,7 @@
 //! The table of what may be deleted, case by case, and what no case may ever do.
 
 use model::{
-    id::{DeploymentId, HistoryId},
+    id::{DeploymentId, EnvironmentId, HistoryId},
     kind::Kind,
 };
 use proptest::prelude::*;
@@ -151,4 +151,39 @@ proptest! {
         let may = history == Some(HISTORY) && is_here && is_ours && version.is_some_and(|version| version < floor);
         prop_assert_eq!(goes, may);
     }
+}
+
+/// What the things of an environment share, made from a history and in a region.
+fn shared(history: HistoryId, region: &str, shard: &str, environment: Option<EnvironmentId>) -> Arc<Live> {
+    let mut live = Arc::unwrap_or_clone(live(Some(history), None, region, shard));
+    live.object = Ref::new(Type::CiliumNetworkPolicy, "ns", "sentinel-ingress");
+    let owner = live.owner.as_mut().unwrap();
+    owner.subject = Subject::Environment;
+    owner.belonging.environment = environment;
+    Arc::new(live)
+}
+
+#[test]
+fn what_is_shared_goes_with_the_last_that_needed_it_and_says_itself_that_it_is_ours() {
+    let here = Placement::sample();
+    let (region, shard) = (here.region.to_string(), here.shard.to_string());
+    let [mine, theirs] = [1, 2].map(|number| Some(EnvironmentId::sample(number)));
+    let ground = ground(&here, 500, 0);
+    let goes = |object: &Arc<Live>, used: &[Option<EnvironmentId>], is_proven| {
+        let used = used.iter().copied().collect();
+        !left(vec![object.clone()], &used, ground, is_proven).is_empty()
+    };
+    let ours = shared(HISTORY, &region, &shard, mine);
+    assert!(goes(&ours, &[], false) && goes(&ours, &[theirs], false));
+    assert!(!goes(&ours, &[mine], true), "somebody needs it, or has something there");
+    assert!(!goes(&ours, &[theirs, None], true), "somebody may need it");
+    let nameless = shared(HISTORY, &region, &shard, None);
+    assert!(!goes(&nameless, &[], true), "it does not say whose it is");
+    let elsewhere = shared(HISTORY, &region, "another", mine);
+    assert!(!goes(&elsewhere, &[], true), "it is another shard's");
+    // Without having seen the last of them go, it has to be of our making.
+    let restored = shared(OTHER, &region, &shard, mine);
+    assert!(!goes(&restored, &[], false) && goes(&restored, &[], true));
+    let moved = shared(HISTORY, "gcp/europe-west4", &shard, mine);
+    assert!(!goes(&moved, &[], false) && goes(&moved, &[], true));
 }
