@@ -35,6 +35,10 @@ use crate::{
     agent::{PODS_DRAIN, ports},
     control,
     process::{Process, block_on, say},
+    user::{
+        context::{ContextFile, Entry},
+        environment::Environment,
+    },
 };
 
 /// How many instances the sample has in each region.
@@ -110,6 +114,9 @@ impl Dev {
             (self.greeting(&bound, process.admin()).await?, bound.address(), bound.drain());
         let control = process.begin("control", bound.run());
         control.ready().await;
+        if let Err(error) = self.remember(&greeting) {
+            tracing::warn!(%error, "no context is kept; name the control plane by KRANE_URL and KRANE_TOKEN");
+        }
         let around = Surroundings {
             directory: &self.directory,
             control: address,
@@ -158,6 +165,21 @@ impl Dev {
         if self.output == Output::Text {
             eprintln!("starting {what}");
         }
+    }
+
+    /// Keeps a context, so that the user's commands work in another terminal without a login.
+    fn remember(&self, greeting: &Greeting) -> anyhow::Result<()> {
+        let entry = Entry {
+            token: greeting.token.clone(),
+            workspace: Some("sample".to_owned()),
+            project: Some("sample".to_owned()),
+            directory: Some(std::path::absolute(&self.directory)?),
+            ..Entry::new(&greeting.control)
+        };
+        ContextFile::find(&Environment::read())?.change(|contexts| {
+            contexts.put("dev", entry);
+            Ok(())
+        })
     }
 
     /// One of us at a time.

@@ -6,7 +6,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -26,6 +26,7 @@ impl Dev {
         let child = Command::new(env!("CARGO_BIN_EXE_krane"))
             .args(["dev", "--output", "json", "--directory"])
             .arg(home)
+            .env("KRANE_CONTEXTS", contexts(home))
             .args(more)
             .stdout(Stdio::piped())
             .stderr(log)
@@ -79,6 +80,20 @@ impl Dev {
     }
 }
 
+/// Where it keeps its context, which is no place of ours.
+fn contexts(home: &Path) -> PathBuf {
+    home.parent().expect("it is in a directory").join("contexts.json")
+}
+
+/// What a user's command prints beside it.
+fn ask(home: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_krane"));
+    let output =
+        command.args(arguments).env("KRANE_CONTEXTS", contexts(home)).output().expect("the binary runs");
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(text).expect("it speaks UTF-8"))
+}
+
 fn get(address: &str, host: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
     write!(stream, "GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").expect("it reads");
@@ -125,13 +140,37 @@ fn nothing_is_left_of_dev_when_it_is_killed_and_the_next_goes_on() {
 }
 
 #[test]
+fn the_users_commands_work_beside_it_without_a_login() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let home = directory.path().join("state");
+    let dev = Dev::start(&home, &[]);
+    dev.all_answer();
+    let (code, status) = ask(&home, &["status"]);
+    assert!(code == Some(0) && status.contains("local/eu") && status.contains("ready"), "{status}");
+    let (_, ids) = ask(&home, &["get", "deployments", "-o", "name"]);
+    let id = ids.lines().next().expect("a deployment");
+    let (code, one) = ask(&home, &["status", id]);
+    assert!(code == Some(0) && one.contains("2/2 ready"), "{one}");
+    let (code, printed) = ask(&home, &["logs", id, "--region", "local/eu"]);
+    assert_eq!(code, Some(0), "{printed}");
+    let (code, listed) = ask(&home, &["context"]);
+    assert!(code == Some(0) && listed.contains("*  dev"), "{listed}");
+    dev.interrupt();
+}
+
+#[test]
 fn dev_has_its_directory_alone_and_forgets_only_what_is_its_own() {
     let directory = tempfile::tempdir().expect("a directory");
     let home = directory.path().join("state");
     let refused = |home: &Path, more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_krane"));
-        let output =
-            command.args(["dev", "--directory"]).arg(home).args(more).output().expect("the binary runs");
+        let output = command
+            .args(["dev", "--directory"])
+            .arg(home)
+            .args(more)
+            .env("KRANE_CONTEXTS", contexts(home))
+            .output()
+            .expect("the binary runs");
         assert!(!output.status.success());
         String::from_utf8(output.stderr).expect("it speaks UTF-8")
     };
