@@ -156,7 +156,7 @@ impl Control {
         let gate = Gate::start(&store, &tail, &keys, limits, &behind, &metrics.auth);
         let reports = Reports::start(&store, limits, &behind, &metrics.report);
         let hearts = Hearts::start(&store, &tail, &reports, &config, &behind, &metrics.lease);
-        janitor::start(&store, &tail, &config.retention, clock, &background, &metrics);
+        janitor::start(&store, &tail, &config.retention, (clock, random), &background, &metrics);
         let (deploy, key) = (&config.deploy, keys.newest());
         workflow::start(&store, &tail, deploy, key, clock, random, workflow::Points::default(), &background);
         let shared = Arc::new(Shared {

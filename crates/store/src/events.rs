@@ -15,6 +15,7 @@ use model::{
 pub use self::lists::EventFilter;
 use crate::{
     Result, Row, Store, Value, Write,
+    backend::Statement,
     feed::{self, Item, State, Stream, Topic},
     json,
     place::placement_cells,
@@ -75,7 +76,25 @@ static LIST_DEPLOYMENT: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
+/// Of those that the tail does not keep either, so that no reader's picture changes by it.
+static PRUNE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "DELETE FROM events WHERE id IN (SELECT id FROM events WHERE at < $1 AND version < \
+         COALESCE((SELECT version FROM events ORDER BY version DESC LIMIT 1 OFFSET {KEPT}), 0) \
+         ORDER BY at LIMIT $2) RETURNING 1"
+    )
+});
+
 impl Store {
+    /// Forgets what happened before then, at most so many, and never what the tail keeps; says how many.
+    pub async fn prune_events(&self, before: Millis, limit: u32) -> Result<usize> {
+        let mut transaction = self.backend().begin().await?;
+        let params = vec![before.0.into(), limit.into()];
+        let pruned = transaction.query(Statement { sql: &PRUNE, params }).await?.len();
+        transaction.commit(&[]).await?;
+        Ok(pruned)
+    }
+
     /// What happened after this version, oldest first, with the number of each.
     pub async fn events(&self, after: Version, limit: u32) -> Result<Vec<(Version, Event)>> {
         let rows = self.read(&LIST, vec![version_cell(after), limit.into()]).await?;

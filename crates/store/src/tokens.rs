@@ -73,7 +73,16 @@ struct ListedUse {
     used_at: i64,
 }
 
+const OVER: &str = "
+  SELECT id FROM tokens WHERE NOT gone AND (expires_at < $1 OR revoked_at < $1) ORDER BY id LIMIT $2";
+
 impl Store {
+    /// Tokens that open nothing since before then, at most so many.
+    pub async fn tokens_over(&self, before: Millis, limit: u32) -> Result<Vec<TokenId>> {
+        let rows = self.read(OVER, vec![before.0.into(), limit.into()]).await?;
+        rows.iter().map(|row| row.cells().parse()).collect()
+    }
+
     pub async fn token(&self, id: TokenId) -> Result<Token> {
         one(&self.read(GET, vec![text(&id)]).await?, &id, decode)
     }

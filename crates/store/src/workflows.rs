@@ -85,7 +85,17 @@ const RELEASE: &str = "
 const END: &str = "UPDATE workflows SET step = $2 , state = $3 , ended_at = $4 WHERE id = $1";
 
 const PRUNE: &str = "
-  DELETE FROM workflows WHERE id IN (SELECT id FROM workflows WHERE ended_at < $1 ORDER BY id LIMIT $2) RETURNING 1";
+  DELETE FROM workflows
+  WHERE id IN (SELECT id FROM workflows WHERE ended_at < $1 AND kind <> 'janitor' ORDER BY id LIMIT $2) RETURNING 1";
+
+/// A row that is no workflow and never open: whoever sweeps holds it.
+const SWEEP: &str = "
+  INSERT INTO workflows (id, kind, subject, step, state, wake_at, claim_holder, claim_epoch, claim_expires_at, created_at,
+    ended_at)
+  VALUES ('janitor', 'janitor', '', '', '', 0, $1, 0, store_now() + $2, 0, 0)
+  ON CONFLICT (id) DO UPDATE SET claim_holder = excluded.claim_holder , claim_expires_at = excluded.claim_expires_at
+  WHERE workflows.claim_expires_at <= store_now() OR workflows.claim_holder = excluded.claim_holder
+  RETURNING 1";
 
 impl Store {
     /// Workflows that are not over, in the order of their ids, after this one.
@@ -190,6 +200,11 @@ impl Write {
     /// It is over.
     pub async fn end_workflow(&mut self, id: WorkflowId, step: &str, state: &str, at: Millis) -> Result<()> {
         self.run(END, vec![text(&id), step.into(), state.into(), at.0.into()]).await.map(drop)
+    }
+
+    /// Whether this replica is the one that sweeps, for so long from now.
+    pub async fn take_broom(&mut self, holder: &str, ttl: Duration) -> Result<bool> {
+        Ok(!self.run(SWEEP, vec![holder.into(), millis(ttl)]).await?.is_empty())
     }
 
     /// Forgets workflows that were over before then, at most so many; says how many.

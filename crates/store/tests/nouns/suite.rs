@@ -20,6 +20,8 @@ pub mod traffic;
 pub mod tree;
 #[path = "watched.rs"]
 pub mod watched;
+#[path = "workflows.rs"]
+pub mod workflows;
 
 use std::time::Duration;
 
@@ -100,6 +102,12 @@ macro_rules! suite {
                 only_what_grew_counts_and_a_retry_counts_once, every_life_and_every_place_has_sums_of_its_own,
                 of_several_reports_of_one_life_the_newest_counts, traffic_is_kept_in_buckets_of_five_seconds,
                 a_request_reads_back, the_last_ten_thousand_requests_are_kept,
+            }
+            workflows: {
+                a_workflow_reads_back_and_is_begun_once, a_claim_is_had_by_one_until_it_runs_out,
+                what_is_held_lasts_with_each_write_and_is_due_if_its_holder_ends, a_step_and_an_end_read_back,
+                what_runs_is_counted_at_its_largest, what_was_chosen_is_remembered,
+                one_replica_sweeps_at_a_time, old_events_go_but_those_that_are_kept,
             }
             graves: {
                 a_tombstone_goes_with_its_row_and_raises_the_floor, a_stopped_row_stays_after_its_tombstone,
