@@ -47,9 +47,6 @@ pub struct DeployConfig {
     /// How long a step of a canary is extended while there are fewer.
     #[serde(with = "runtime::config::duration")]
     pub canary_extension: Duration,
-    /// How long one sentinel may take in a rollout before the rollout pauses.
-    #[serde(with = "runtime::config::duration")]
-    pub sentinel: Duration,
 }
 
 impl Default for DeployConfig {
@@ -67,7 +64,6 @@ impl Default for DeployConfig {
             deletion: Duration::from_hours(24),
             canary_requests_min: Rules::default().requests_min,
             canary_extension: Duration::from_mins(10),
-            sentinel: Duration::from_mins(15),
         }
     }
 }

@@ -44,7 +44,7 @@ async fn open(ground: &Ground) -> Vec<(u128, bool)> {
 pub async fn a_workflow_reads_back_and_is_begun_once(ground: Ground) {
     let id = begin(&ground, 1).await;
     let again = Workflow { step: "again".to_owned(), ..workflow(1) };
-    let (_, stamped) = ground.stamped(async |write| write.create_workflow(&again).await).await;
+    let ((), stamped) = ground.stamped(async |write| write.create_workflow(&again).await).await;
     assert_eq!(stamped, [""; 0], "nobody watches workflows");
     let read = ground.write(async |write| write.workflow(id).await).await;
     assert_eq!(read, Some(workflow(1)));
@@ -125,7 +125,7 @@ pub async fn what_was_chosen_is_remembered(ground: Ground) {
     let id = model::environment::Environment::sample().id;
     let pinned = async || ground.store.is_pinned(id).await.expect("it is there");
     assert!(!pinned().await);
-    let (_, stamped) = ground.stamped(async |write| write.set_pinned(id, true).await).await;
+    let ((), stamped) = ground.stamped(async |write| write.set_pinned(id, true).await).await;
     assert_eq!(stamped, [""; 0], "no sentinel has to know");
     assert!(pinned().await);
 }
