@@ -72,20 +72,7 @@ pub(crate) async fn perform(
         }
         Act::Pause { state, judged } => pause(write, draft, &under, state, judged).await,
         Act::Unweigh { judged } => unweigh(write, draft, &under, &state, judged).await,
-        Act::Finalize => {
-            retire_replaced(
-                hand.shared,
-                write,
-                draft,
-                &under.environment,
-                &under.deployment,
-                &state.strategy,
-            )
-            .await?;
-            under.advance(write, draft, Status::Ready).await?;
-            write.put_event(&draft.nth(1).deployment_ready(&under.deployment)).await?;
-            Ok(end("ready", &state))
-        }
+        Act::Finalize => finalize(hand.shared, write, draft, &under, &state).await,
         Act::Fail { step: at, reason, message } => {
             give_back(write, draft, &under, &state).await?;
             fail(write, draft, &under, *at, reason, message).await?;
@@ -217,6 +204,21 @@ async fn unweigh(
     let message = format!("{}: {}", judged.reason, judged.figures);
     fail(write, &draft.nth(1), under, StepKind::Network, "CanaryRolledBack", &message).await?;
     Ok(end("failed", state))
+}
+
+/// What it replaced is handed over, and it is ready.
+async fn finalize(
+    shared: &Shared,
+    write: &mut Write,
+    draft: &Draft,
+    under: &Under,
+    state: &Deploy,
+) -> store::Result<Next> {
+    let Under { environment, deployment, .. } = under;
+    retire_replaced(shared, write, draft, environment, deployment, &state.strategy).await?;
+    under.advance(write, draft, Status::Ready).await?;
+    write.put_event(&draft.nth(1).deployment_ready(deployment)).await?;
+    Ok(end("ready", state))
 }
 
 /// A canary's share goes back to what it was compared with.

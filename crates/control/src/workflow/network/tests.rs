@@ -1,3 +1,5 @@
+//! What a deployment's routes become, as data.
+
 use std::collections::BTreeSet;
 
 use model::{id::AppId, route::Target, size::Percent};
