@@ -62,6 +62,15 @@ static BENCHES: &[Example] = &[
         &[Part::Proxies],
         "processor time of a request through a sentinel, nginx and Go's ReverseProxy; with --all HAProxy too",
     ),
+    Example {
+        name: "route_change",
+        about: "a route that changes under load, from its commit until traffic follows, and what fails meanwhile",
+        package: "harness",
+        target: "bench_agent",
+        parts: &[],
+        words: &["route_change"],
+        programs: &["cli"],
+    },
     sentinel(
         "balance",
         &["balance"],

@@ -15,6 +15,7 @@ use model::{
     name::{Namespace, Placement},
     network_policy::NetworkPolicy,
     project::{App, Project, Workspace},
+    route::Route,
     sentinel::Sentinel,
     size::{Autoscaling, Replicas, Scaling},
     time::Millis,
@@ -419,6 +420,12 @@ impl Ground {
     pub async fn remove_sentinel(&self, id: SentinelId) -> Version {
         let mut write = self.writer().begin().await.expect("a write begins");
         write.remove_sentinel(id, &cause()).await.expect("it is removed");
+        version(&write.commit().await.expect("it commits"))
+    }
+
+    pub async fn put_routes(&self, routes: &[Route]) -> Version {
+        let mut write = self.writer().begin().await.expect("a write begins");
+        write.put_routes(routes, &cause()).await.expect("routes");
         version(&write.commit().await.expect("it commits"))
     }
 

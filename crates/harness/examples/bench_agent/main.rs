@@ -1,6 +1,6 @@
 //! What the agent costs and adds, beside a bare client that does the same in the same run.
 //!
-//! `cargo xtask bench propagation|apply|resync|memory`. The store and the control plane are in this process, the agent is
+//! `cargo xtask bench propagation|apply|resync|memory|route_change`. The store and the control plane are in this process, the agent is
 //! the program that is shipped, and the API server is the real one; time is taken from watches of this process's own.
 //!
 //! ```text
@@ -22,6 +22,8 @@ mod memory;
 mod process;
 mod propagation;
 mod resync;
+mod route_change;
+mod sentinel;
 mod world;
 
 use serde_json::json;
@@ -36,6 +38,7 @@ fn main() {
             "apply" => apply::measure().await,
             "resync" => resync::measure().await,
             "memory" => memory::measure().await,
+            "route_change" => route_change::measure().await,
             other => panic!("there is no bench `{other}`"),
         }
     });

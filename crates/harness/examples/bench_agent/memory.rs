@@ -1,6 +1,6 @@
-//! What an agent holds for the pods it watches, and a control plane for what it streams.
+//! What an agent holds for the pods it watches, a control plane for what it streams, and a sentinel for its routes.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use agent::object::Type;
 use harness::{
@@ -14,6 +14,7 @@ use crate::{
     figures::{held, slope, told},
     option,
     process::Process,
+    sentinel::Region,
     sizes,
     world::{PATIENCE, World},
 };
@@ -31,6 +32,38 @@ pub async fn measure() -> Vec<Value> {
     let mut rows = of_agent().await;
     let objects = option("--objects").map_or(100_000, |text| text.parse().expect("a number of objects"));
     rows.push(of_control(objects).await);
+    rows.extend(of_sentinel().await);
+    rows
+}
+
+/// A sentinel that knows nothing, and with ever more routes.
+async fn of_sentinel() -> Vec<Value> {
+    let mut region = Region::lay().await;
+    region.deploy(1, SocketAddr::from(([127, 0, 0, 1], 9))).await;
+    let (sentinel, _) = region.start().await;
+    tokio::time::sleep(REST).await;
+    let idle = sentinel.resident_mb();
+    let mut rows = vec![held("sentinel_mb", "idle", idle, "MB", "≤ 8", idle <= 8.0)];
+    let sizes = sizes("--routes", &[50, 500, 5000]);
+    let (mut each, mut there) = (Vec::new(), 0);
+    for count in &sizes {
+        let names = there..*count;
+        there = *count;
+        let routes: Vec<_> = names.map(|nth| region.route(&format!("r{nth}.example.com"), 1)).collect();
+        for batch in routes.chunks(BATCH) {
+            region.ground.put_routes(batch).await;
+        }
+        tokio::time::sleep(REST).await;
+        let (held_mb, size) = (sentinel.resident_mb(), format!("{count} routes"));
+        each.push((held_mb - idle) * 1000.0 / *count as f64);
+        rows.push(match count {
+            5000 => held("sentinel_mb", &size, held_mb, "MB", "≤ 40", held_mb <= 40.0),
+            _ => told("sentinel_mb", &size, held_mb, "MB"),
+        });
+    }
+    rows.extend(slope("sentinel_kb_per_route", &sizes, &each));
+    sentinel.end().await;
+    region.ground.end().await;
     rows
 }
 

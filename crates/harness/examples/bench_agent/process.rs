@@ -1,6 +1,6 @@
 //! A program that is shipped, as it runs: what it holds and what it spends, as Linux tells.
 
-use std::{path::PathBuf, process::Stdio, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, process::Stdio, time::Duration};
 
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines},
@@ -11,10 +11,22 @@ use tokio::{
 pub struct Process {
     child: Child,
     /// Kept open: whoever writes to a closed one dies of it.
-    _lines: Lines<BufReader<ChildStdout>>,
+    lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Process {
+    /// The same for one that says where it listens.
+    pub async fn krane_listening(words: &[&str]) -> (Process, SocketAddr) {
+        let mut process = Process::krane(words).await;
+        loop {
+            let line = process.lines.next_line().await.expect("it can be read").expect("it did not end");
+            if let Some((_, rest)) = line.split_once("listen  http://") {
+                let address = rest.split(' ').next().unwrap_or_default().parse();
+                return (process, address.expect("an address"));
+            }
+        }
+    }
+
     /// Starts `krane` with these words, and returns when it has greeted.
     pub async fn krane(words: &[&str]) -> Process {
         let mut child = Command::new(program())
@@ -27,7 +39,7 @@ impl Process {
         let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
         let greeting = tokio::time::timeout(Duration::from_mins(1), lines.next_line()).await;
         greeting.expect("krane greets in time").expect("it can be read").expect("it did not end");
-        Process { child, _lines: lines }
+        Process { child, lines }
     }
 
     pub async fn end(mut self) {
