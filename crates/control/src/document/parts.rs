@@ -4,8 +4,9 @@ use std::{fmt::Display, str::FromStr};
 
 use model::{
     deployment::Healthcheck,
-    environment::{CanarySteps, Settings, Strategy, StrategyKind},
+    environment::{CanarySteps, Regions, Settings, Strategy, StrategyKind},
     invalid::{Field as Place, Invalid, Problems},
+    name::RegionChoice,
     size::{
         self, Autoscaling, CpuMillis, MemoryMib, Percent, Replicas, Resources, Scaling, Seconds, StorageMib,
         Threshold,
@@ -64,6 +65,17 @@ fn under(name: &str, invalid: Invalid) -> Invalid {
     let mut problems = Problems::new();
     let _: Option<()> = problems.field(name).nest(Err(invalid));
     problems.finish(()).expect_err("there is a problem")
+}
+
+/// Whoever names no shard leaves it to us, and it was settled when the region was first deployed to.
+pub(super) fn take_regions(settings: &mut Settings, value: &Value) -> Result<(), Invalid> {
+    let settled = |choice: RegionChoice| match (&choice.shard, settings.regions.get(&choice.region)) {
+        (None, Some(now)) => now.clone(),
+        _ => choice,
+    };
+    let wanted = parsed(value)?.into_iter().map(settled).collect();
+    settings.regions = Regions::new(wanted)?;
+    Ok(())
 }
 
 pub(super) fn take_resources(settings: &mut Settings, change: &Value) -> Result<(), Invalid> {

@@ -2,7 +2,7 @@
 
 use model::{
     deployment::{Command, HealthMethod, HealthPath, Protocol},
-    environment::{Hostnames, Regions, SecretDelivery, Settings, StrategyKind},
+    environment::{Hostnames, SecretDelivery, Settings, StrategyKind},
     invalid::{Invalid, Problems},
     limits,
     name::{Hostname, Port, RegionChoice, Signal},
@@ -191,7 +191,7 @@ pub static SECTIONS: &[Section] = &[
         whole: &[],
         deploys: true,
         show: |settings| settings.regions.iter().map(|region| json!(region.to_string())).collect(),
-        take: |settings, value| Regions::new(parts::parsed(value)?).map(|regions| settings.regions = regions),
+        take: parts::take_regions,
     },
     Section {
         field: Field {

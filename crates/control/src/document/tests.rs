@@ -171,6 +171,15 @@ fn what_is_absent_stays_and_null_removes() {
 }
 
 #[test]
+fn a_region_that_leaves_its_shard_to_us_stays_where_it_was_settled() {
+    let settled = wanted("app: web\nregions: ['aws/a:b', aws/c]\n");
+    let apply = |text: &str| Document::parse(text).unwrap().settings(&settled).unwrap();
+    assert_eq!(apply("app: web\nregions: [aws/a, aws/c]\n"), settled);
+    let moved = apply("app: web\nregions: ['aws/a:x', aws/d]\n").regions;
+    assert_eq!(moved.iter().map(ToString::to_string).collect::<Vec<_>>(), ["aws/a:x", "aws/d"]);
+}
+
+#[test]
 fn another_strategy_starts_from_its_own_defaults() {
     let now = wanted("app: web\nstrategy: { kind: blue_green, keep: 7 }\n");
     let change = object(json!({ "strategy": { "kind": "canary" } }));

@@ -119,7 +119,7 @@ impl Plane {
         write.put_region(&place.region, true, at).await.unwrap();
         write.put_cluster(&place, &cause).await.unwrap();
         let (uid, instance) = ("uid".parse().unwrap(), "agent".parse().unwrap());
-        write.begin_term(&place, &uid, &instance, Duration::from_secs(600)).await.unwrap();
+        write.begin_term(&place, &uid, &instance, Duration::from_mins(10)).await.unwrap();
         write.commit().await.unwrap();
     }
 
