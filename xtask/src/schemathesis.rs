@@ -1,7 +1,7 @@
 //! schemathesis: requests that others make up from our published document, to see whether the server keeps to it.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -74,6 +74,6 @@ fn make_environment(dir: &Path) -> bool {
     })
 }
 
-fn text(path: &PathBuf) -> Result<String> {
+fn text(path: &Path) -> Result<String> {
     path.to_str().map(str::to_owned).with_context(|| format!("{} is no text", path.display()))
 }

@@ -41,5 +41,5 @@ async fn deleting_needs_proof() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deleting_needs_proof_with_a_thousand() {
-    nothing_goes(1000).await;
+    Box::pin(nothing_goes(1000)).await;
 }
