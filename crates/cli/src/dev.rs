@@ -8,11 +8,12 @@ use std::{
     io::ErrorKind,
     net::SocketAddr,
     path::PathBuf,
+    time::Duration,
 };
 
 use ::control::{
     Bound,
-    config::ControlConfig,
+    config::{ControlConfig, DeployConfig},
     files,
     seed::{self, Wanted},
     tokens::Tokens,
@@ -219,6 +220,8 @@ impl Dev {
             listen: self.listen(),
             admin: *admin,
             directory: directory.clone(),
+            // A local cluster pulls nothing: what it has no image for, it will not have later.
+            deploy: DeployConfig { image_pull: Duration::from_secs(2), ..DeployConfig::default() },
             ..ControlConfig::default()
         }
     }
