@@ -203,7 +203,11 @@ pub async fn a_newer_schema_is_refused(database: &Database) {
     let newer = "INSERT INTO schema_migrations (version, name, applied_at) VALUES (99, 'later', 0)";
     database.rows(newer).await;
     let opened = Store::open(&database.config(), Surroundings::real(tasks)).await;
-    assert_eq!(opened.err(), Some(Error::NewerSchema { found: 99, known: 1 }));
+    let known = match opened.err() {
+        Some(Error::NewerSchema { found: 99, known }) => known,
+        other => panic!("a newer schema is told, not {other:?}"),
+    };
+    assert!(known < 99, "what it knows itself is older");
 }
 
 pub async fn a_cursor_above_the_clock_begins_a_history_at_most_once_a_minute(database: &Database) {
