@@ -17,6 +17,7 @@ pub mod limits;
 pub mod name;
 pub mod network_policy;
 pub mod project;
+pub mod rollout;
 pub mod route;
 pub mod secret;
 pub mod sentinel;

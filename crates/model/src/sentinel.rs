@@ -7,7 +7,7 @@ use crate::{
     cluster::ApplyError,
     deployment::DesiredState,
     id::{AppId, EnvironmentId, ProjectId, SentinelId, WorkspaceId},
-    name::{Address, Hostname, ImageRef, KubernetesName, LabelValue, Namespace, Placement, Port, Slug},
+    name::{Address, Hostname, ImageRef, KubernetesName, LabelValue, Namespace, Placement, Port},
     size::{CpuMillis, MemoryMib, Replicas},
 };
 use std::sync::Arc;
@@ -90,11 +90,6 @@ impl Sentinel {
         let host = format!("{name}.{}.svc.cluster.local", Namespace::sentinel());
         let host: Hostname = host.parse().expect("two labels under cluster.local");
         Address { host: crate::name::Host::Name(host), port: Port::SENTINEL }
-    }
-
-    /// How many an environment gets in one place: production survives the loss of a zone.
-    pub fn replicas_for(environment: &Slug) -> Replicas {
-        if environment.as_str() == "production" { Replicas::THREE } else { Replicas::ONE }
     }
 }
 
@@ -189,12 +184,6 @@ mod tests {
         assert_eq!(health(0, 2), Health::Paused);
         assert_eq!(health(3, 1), Health::Healthy);
         assert_eq!(health(3, 0), Health::Unhealthy);
-    }
-
-    #[test]
-    fn production_has_three_sentinels() {
-        assert_eq!(Sentinel::replicas_for(&"production".parse().unwrap()).get(), 3);
-        assert_eq!(Sentinel::replicas_for(&"preview".parse().unwrap()).get(), 1);
     }
 
     #[test]

@@ -13,6 +13,8 @@ choice! {
         Retire = "retire",
         /// Removes an environment, an app or a project with all that is in it.
         Delete = "delete",
+        /// Brings a new image or size to every sentinel, one after the other. Its subject is the rollout.
+        Rollout = "rollout",
     }
 }
 
@@ -61,6 +63,14 @@ choice! {
         RemovedRoot = "removed_root",
         /// What was to be deleted is.
         Deleted = "deleted",
+        /// The next sentinel of a rollout has its new image and size, or its old one again.
+        SentinelTold = "sentinel_told",
+        /// That sentinel runs with it and is healthy.
+        SentinelRolled = "sentinel_rolled",
+        /// That sentinel does not come to be healthy: the rollout waits for somebody.
+        RolloutPaused = "rollout_paused",
+        /// A rollout has no sentinel left, or somebody wants it to rest.
+        RolloutEnded = "rollout_ended",
         /// What it was about is no longer there.
         Abandoned = "abandoned",
     }

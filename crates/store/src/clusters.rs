@@ -65,6 +65,9 @@ pub(crate) const REMOVALS: &[&str] = &["DELETE FROM clusters
 
 const LIST_REGIONS: &str = "SELECT platform, name, can_schedule FROM regions ORDER BY platform, name";
 
+const GET_REGION: &str = "SELECT platform, name, can_schedule FROM regions WHERE platform = $1 AND name = $2";
+const LOCK_REGION: &str = "UPDATE regions SET can_schedule = can_schedule WHERE platform = $1 AND name = $2";
+
 const GET: &str = "
   SELECT platform, region, shard, can_schedule, reachability, uid, epoch, lease_expires_at, agent_version, counts,
     held_back
@@ -127,6 +130,17 @@ impl Write {
         self.put(&TABLE, row).await
     }
 
+    /// The region as it is and stays until the commit.
+    pub async fn lock_region(&mut self, region: &RegionKey) -> Result<Region> {
+        let key = vec![text(&region.platform), text(&region.name)];
+        one(&self.lock([LOCK_REGION, GET_REGION], key).await?, region, decode_region)
+    }
+
+    /// The cluster as it is and stays until the commit.
+    pub async fn lock_cluster(&mut self, placement: &Placement) -> Result<Cluster> {
+        one(&self.lock([LOCK, GET], placement_cells(placement).into()).await?, placement, decode)
+    }
+
     /// Every region there is, as it is in this write.
     pub async fn regions(&mut self) -> Result<Vec<Region>> {
         self.run(LIST_REGIONS, vec![]).await?.iter().map(decode_region).collect()
@@ -164,7 +178,7 @@ impl Write {
         cause: &Cause,
     ) -> Result<bool> {
         let key: Vec<Value> = placement_cells(placement).into();
-        let mut cluster = one(&self.lock([LOCK, GET], key.clone()).await?, placement, decode)?;
+        let mut cluster = self.lock_cluster(placement).await?;
         let is_meant = |held: &&mut HeldBack| held.kind == kind && held.hash == hash;
         let Some(held) = cluster.held_back.iter_mut().find(is_meant) else {
             return Err(Error::Conflict(format!("{placement} holds back no such list of {kind}s")));

@@ -5,6 +5,7 @@
 
 mod reports;
 mod settle;
+mod turn;
 
 use model::{
     id::{DeploymentId, InstanceId},

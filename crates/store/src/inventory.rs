@@ -1,19 +1,21 @@
 //! An agent's list of everything it has, which ends whatever else was said of its place.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::LazyLock};
 
 use model::{
     cluster::{Epoch, Sequence},
     id::{DeploymentId, SentinelId},
     name::{KubernetesName, Placement},
+    sentinel::Health,
+    size::Replicas,
 };
 
 use crate::{
-    Result, Row, Value, Write,
+    Result, Row, Turned, Value, Write,
     backend::Statement,
     leases::{Terms, count_cell, epoch_cell},
     place::placement_cells,
-    sentinels,
+    sentinels::{self, TURNING},
     topology::{self, ROUTING},
     value::text,
 };
@@ -51,14 +53,17 @@ const ADVANCE_DEPLOYMENT: &str = "
     AND (report_epoch < $5 OR (report_epoch = $5 AND report_sequence <= $6))
   RETURNING 1";
 
-const ADVANCE_SENTINEL: &str = "
-  UPDATE sentinels SET report_epoch = $2 , report_sequence = $3
-  WHERE id = $1 AND NOT observed_gone
-    AND (report_epoch < $2 OR (report_epoch = $2 AND report_sequence <= $3))
-  RETURNING 1";
+static ADVANCE_SENTINEL: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "UPDATE sentinels SET report_epoch = $2 , report_sequence = $3 \
+         WHERE id = $1 AND NOT observed_gone \
+           AND (report_epoch < $2 OR (report_epoch = $2 AND report_sequence <= $3)) \
+         RETURNING observed_gone, {TURNING}"
+    )
+});
 
 const DELETE_INSTANCES: &str = "
-  DELETE FROM instances WHERE deployment_id = $1 AND platform = $2 AND region = $3 AND shard = $4 RETURNING 1";
+  DELETE FROM instances WHERE deployment_id = $1 AND platform = $2 AND region = $3 AND shard = $4 RETURNING k8s_name";
 
 impl Write {
     /// Takes an agent's list of everything it has: what else the store has in that place, and was not told of
@@ -105,6 +110,13 @@ impl Write {
         let delete =
             |id: &DeploymentId| Statement { sql: DELETE_INSTANCES, params: topology::key(*id, placement) };
         let deleted = self.run_all(locked.iter().map(delete).collect()).await?;
+        let mut turned = Vec::new();
+        for (id, rows) in locked.iter().zip(&deleted) {
+            for row in rows {
+                turned.push(((*id, placement.clone()), Turned::Gone(row.cells().parse()?)));
+            }
+        }
+        self.note_instance_turns(turned).await?;
         let gone = answered(locked, &deleted);
         for id in &gone {
             self.stamp(&topology::TABLE, ROUTING, topology::key(*id, placement));
@@ -119,9 +131,12 @@ impl Write {
     ) -> Result<Vec<SentinelId>> {
         let advance = |id: &SentinelId| {
             let params = std::iter::once(text(id)).chain(marks.clone()).collect();
-            Statement { sql: ADVANCE_SENTINEL, params }
+            Statement { sql: &ADVANCE_SENTINEL, params }
         };
         let locks = self.run_all(absent.iter().map(advance).collect()).await?;
+        for row in locks.iter().flatten() {
+            self.turns.extend(sentinels::Before::read(row)?.turn(Health::Unknown, Replicas::MIN));
+        }
         let locked = answered(absent, &locks);
         let changed = self.see_nothing_of(&locked).await?;
         Ok(locked.into_iter().zip(changed).filter_map(|(id, changed)| changed.then_some(id)).collect())

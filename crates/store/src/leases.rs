@@ -79,6 +79,8 @@ pub struct Served {
     pub guarded: Vec<(Placement, HeldBack)>,
     /// Kinds of which more is accounted for by nobody than before, and how much.
     pub orphaned: Vec<(Placement, Kind, u64)>,
+    /// Kinds of which something was put right that another had changed, and how often since it was last told.
+    pub corrected: Vec<(Placement, Kind, u64)>,
 }
 
 /// A cluster that has become unreachable, and the term that ended so.

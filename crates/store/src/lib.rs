@@ -30,6 +30,7 @@ mod path;
 mod place;
 mod projects;
 mod reports;
+mod rollouts;
 mod routes;
 mod schema;
 mod sentinels;
@@ -38,6 +39,7 @@ mod tail;
 mod tokens;
 mod topology;
 mod traffic;
+mod turns;
 mod usage;
 mod value;
 mod workflows;
@@ -72,6 +74,7 @@ pub use self::{
     sentinels::{SentinelStatus, SentinelSubject},
     tail::{Image, Subscription, Tail},
     traffic::TrafficReport,
+    turns::{Turn, Turned},
     value::{Row, Value},
     workflows::{OpenWorkflow, Workflow, WorkflowClaim},
     write::{Commit, Stamped, Write},

@@ -15,7 +15,7 @@ pub use self::lists::{ListedPolicy, NetworkPolicyFilter};
 use crate::{
     Cause, Result, Row, Store, Value, Write,
     feed::{self, GRAVE, Item, NetworkPolicyReport, OBSERVED_GRAVE, State, Stream, Topic},
-    place::{self, placement_cells},
+    place::{self, apply_error_cells, placement_cells},
     projects::{after_cell, one},
     table::{Columns, Group, Patch, Table},
     value::{Cells, text},
@@ -48,8 +48,11 @@ pub(crate) static TABLE: LazyLock<Table> = LazyLock::new(|| {
 
 static REMOVE: LazyLock<Patch> = LazyLock::new(|| TABLE.patch(DESIRED, &["gone"], &["gone_at", "change_id"]));
 
-static REMOVE_OBSERVED: LazyLock<Patch> =
-    LazyLock::new(|| TABLE.patch(OBSERVED, &["observed_gone"], &["observed_gone_at"]));
+/// With it goes what could not be applied of it: what comes back is another.
+static REMOVE_OBSERVED: LazyLock<Patch> = LazyLock::new(|| {
+    let carried = ["observed_gone_at", "apply_error_reason", "apply_error_message", "apply_error_since"];
+    TABLE.patch(OBSERVED, &["observed_gone"], &carried)
+});
 
 pub(crate) static APPLY_ERROR: LazyLock<Patch> = LazyLock::new(|| {
     TABLE.patch(OBSERVED, &["apply_error_reason", "apply_error_message"], &["apply_error_since"])
@@ -120,7 +123,9 @@ impl Write {
         let (key, at) = (vec![text(&id)], Value::Int(cause.at.0));
         let desired = vec![true.into(), at.clone(), cause.change_cell()];
         let removed = self.patch_all(&TABLE, &REMOVE, vec![(key.clone(), desired)]).await?;
-        self.patch_all(&TABLE, &REMOVE_OBSERVED, vec![(key, vec![true.into(), at])]).await?;
+        let [reason, message, since] = apply_error_cells(None);
+        let observed = vec![true.into(), at, reason, message, since];
+        self.patch_all(&TABLE, &REMOVE_OBSERVED, vec![(key, observed)]).await?;
         Ok(removed.contains(&true))
     }
 }

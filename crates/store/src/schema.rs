@@ -6,12 +6,14 @@ pub(crate) const SQLITE: &[Migration] = &[
     Migration { version: 1, name: "ground", sql: include_str!("../migrations/sqlite/0001_ground.sql") },
     Migration { version: 2, name: "workflow", sql: include_str!("../migrations/sqlite/0002_workflow.sql") },
     Migration { version: 3, name: "lists", sql: include_str!("../migrations/sqlite/0003_lists.sql") },
+    Migration { version: 4, name: "rollouts", sql: include_str!("../migrations/sqlite/0004_rollouts.sql") },
 ];
 
 pub(crate) const POSTGRES: &[Migration] = &[
     Migration { version: 1, name: "ground", sql: include_str!("../migrations/postgres/0001_ground.sql") },
     Migration { version: 2, name: "workflow", sql: include_str!("../migrations/postgres/0002_workflow.sql") },
     Migration { version: 3, name: "lists", sql: include_str!("../migrations/postgres/0003_lists.sql") },
+    Migration { version: 4, name: "rollouts", sql: include_str!("../migrations/postgres/0004_rollouts.sql") },
 ];
 
 pub(crate) const CREATE: &str = "

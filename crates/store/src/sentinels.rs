@@ -2,6 +2,7 @@
 
 mod lists;
 mod reports;
+mod turn;
 
 use std::sync::{Arc, LazyLock};
 
@@ -12,12 +13,15 @@ use model::{
     size::{CpuMillis, MemoryMib, Replicas},
 };
 
-pub(crate) use self::reports::{STATUS, nothing_seen};
 pub use self::reports::{SentinelStatus, SentinelSubject};
+pub(crate) use self::{
+    reports::{STATUS, nothing_seen},
+    turn::{Before, COLUMNS as TURNING},
+};
 use crate::{
     Cause, Result, Row, Store, Value, Write,
     feed::{self, GRAVE, Item, OBSERVED_GRAVE, SentinelReport, State, Stream, Topic},
-    place::{self, placement_cells},
+    place::{self, apply_error_cells, placement_cells},
     projects::{after_cell, one},
     table::{Columns, Group, Patch, Table},
     value::{Cells, text},
@@ -82,8 +86,11 @@ pub(crate) static TABLE: LazyLock<Table> = LazyLock::new(|| {
 static REMOVE: LazyLock<Patch> =
     LazyLock::new(|| TABLE.patch(DESIRED, &["removed", "gone"], &["gone_at", "change_id"]));
 
-static REMOVE_OBSERVED: LazyLock<Patch> =
-    LazyLock::new(|| TABLE.patch(OBSERVED, &["observed_gone"], &["observed_gone_at"]));
+/// With it goes what could not be applied of it: what comes back is another.
+static REMOVE_OBSERVED: LazyLock<Patch> = LazyLock::new(|| {
+    let carried = ["observed_gone_at", "apply_error_reason", "apply_error_message", "apply_error_since"];
+    TABLE.patch(OBSERVED, &["observed_gone"], &carried)
+});
 
 static ROLLOUT: LazyLock<Patch> = LazyLock::new(|| TABLE.patch(OBSERVED, &["rollout_status"], &[]));
 
@@ -140,7 +147,9 @@ impl Write {
         let (key, at) = (vec![text(&id)], Value::Int(cause.at.0));
         let desired = vec![true.into(), true.into(), at.clone(), cause.change_cell()];
         let removed = self.patch_all(&TABLE, &REMOVE, vec![(key.clone(), desired)]).await?;
-        self.patch_all(&TABLE, &REMOVE_OBSERVED, vec![(key, vec![true.into(), at])]).await?;
+        let [reason, message, since] = apply_error_cells(None);
+        let observed = vec![true.into(), at, reason, message, since];
+        self.patch_all(&TABLE, &REMOVE_OBSERVED, vec![(key, observed)]).await?;
         Ok(removed.contains(&true))
     }
 

@@ -18,7 +18,7 @@ use crate::{
     Cause, Error, Result, Row, Store, Value, Write, deployments,
     feed::{self, GRAVE, Grave, Item, Routing, State, Stream, Topic},
     instances,
-    place::{self, placement_cells},
+    place::{self, apply_error_cells, placement_cells},
     table::{Columns, Group, Patch, Table},
     value::{Cells, text},
 };
@@ -60,8 +60,11 @@ pub(crate) static TABLE: LazyLock<Table> = LazyLock::new(|| {
 static REMOVE: LazyLock<Patch> =
     LazyLock::new(|| TABLE.patch(DESIRED, &["removed", "gone"], &["gone_at", "change_id"]));
 
-static REMOVE_ROUTING: LazyLock<Patch> =
-    LazyLock::new(|| TABLE.patch(ROUTING, &["routing_gone"], &["routing_gone_at"]));
+/// With it goes what could not be applied of it: what comes back is another.
+static REMOVE_ROUTING: LazyLock<Patch> = LazyLock::new(|| {
+    let carried = ["routing_gone_at", "apply_error_reason", "apply_error_message", "apply_error_since"];
+    TABLE.patch(ROUTING, &["routing_gone"], &carried)
+});
 
 pub(crate) static APPLY_ERROR: LazyLock<Patch> = LazyLock::new(|| {
     TABLE.patch(ROUTING, &["apply_error_reason", "apply_error_message"], &["apply_error_since"])
@@ -160,7 +163,9 @@ impl Write {
         let (key, at) = (key(id, placement), Value::Int(cause.at.0));
         let desired = vec![true.into(), true.into(), at.clone(), cause.change_cell()];
         let removed = self.patch_all(&TABLE, &REMOVE, vec![(key.clone(), desired)]).await?;
-        self.patch_all(&TABLE, &REMOVE_ROUTING, vec![(key, vec![true.into(), at])]).await?;
+        let [reason, message, since] = apply_error_cells(None);
+        let observed = vec![true.into(), at, reason, message, since];
+        self.patch_all(&TABLE, &REMOVE_ROUTING, vec![(key, observed)]).await?;
         Ok(removed.contains(&true))
     }
 

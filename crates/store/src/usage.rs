@@ -24,7 +24,9 @@ const COUNTED: &str = "
 const EXPECTED: &str = "
   SELECT w.state FROM workflows w JOIN deployments d ON d.id = w.subject
   WHERE w.kind = 'deploy' AND w.ended_at IS NULL AND d.workspace_id = $1
-    AND d.status IN ('pending', 'starting', 'stopped') ORDER BY w.id";
+    AND (d.status IN ('pending', 'starting', 'stopped') OR (d.status = 'deploying' AND NOT EXISTS (
+      SELECT 1 FROM deployment_topology t WHERE t.deployment_id = d.id AND t.desired_status = 'running')))
+  ORDER BY w.id";
 
 impl Write {
     /// What the workspace uses now. Whoever holds its lock can rely on it until the commit.

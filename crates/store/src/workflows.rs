@@ -146,6 +146,16 @@ impl Write {
         self.run(GET, vec![text(&id)]).await?.first().map(|row| decode(&mut row.cells())).transpose()
     }
 
+    /// All workflows of this kind about a subject as they are in this write, also those that are over.
+    pub async fn workflows_of(
+        &mut self,
+        kind: WorkflowKind,
+        subject: &impl ToString,
+    ) -> Result<Vec<Workflow>> {
+        let rows = self.run(OF, vec![kind.as_str().into(), text(subject)]).await?;
+        rows.iter().map(|row| decode(&mut row.cells())).collect()
+    }
+
     /// The workflows of this kind about a subject that are not over, oldest first.
     pub async fn open_workflows_of(
         &mut self,

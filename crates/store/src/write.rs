@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use model::watch::Version;
 
 use crate::{
-    Error, Result, Row, Store, Value,
+    Error, Result, Row, Store, Turn, Value,
     backend::{Statement, Transaction},
     clock, feed,
     table::{Patch, Table},
@@ -26,6 +26,7 @@ pub struct Write {
     stamps: Vec<Stamp>,
     /// The same stamps, to find a row that is changed twice: it gets one number.
     stamped: BTreeSet<(&'static str, usize, Vec<Value>)>,
+    pub(crate) turns: Vec<Turn>,
 }
 
 /// A row that the commit has to number.
@@ -51,7 +52,13 @@ pub struct Stamped {
 impl Store {
     pub async fn begin(&self) -> Result<Write> {
         let transaction = self.backend().begin().await?;
-        Ok(Write { transaction, store: self.clone(), stamps: Vec::new(), stamped: BTreeSet::new() })
+        Ok(Write {
+            transaction,
+            store: self.clone(),
+            stamps: Vec::new(),
+            stamped: BTreeSet::new(),
+            turns: Vec::new(),
+        })
     }
 
     /// Makes a whole write, from `begin` to `commit`, again if it lost a race, within bounds.

@@ -31,6 +31,10 @@ const FOUNDATION: &str = "
     || '/' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
     || '/' || 'clock'::regclass::oid";
 
+/// A write awaits nothing but itself. Whoever stops in the middle of one, as a process that is suspended does, must not hold
+/// its locks against all others for as long as it sleeps.
+const ASLEEP: &str = "SET idle_in_transaction_session_timeout = '10s'";
+
 /// Whether the clock's row still lies in the table that it recorded. A backup that is restored in place comes with
 /// a new table, and the connections that were there before go on as if nothing had happened.
 const SOUND: &str = "SELECT foundation LIKE '%/' || tableoid FROM clock";
@@ -268,6 +272,7 @@ fn foundation_hook(surroundings: Surroundings) -> Hook {
         let surroundings = surroundings.clone();
         Box::pin(async move {
             let found = async {
+                client.batch_execute(ASLEEP).await.map_err(translate)?;
                 let foundation = client.query_one(FOUNDATION, &[]).await.map_err(translate)?;
                 for Statement { sql, params } in clock::found(&surroundings, foundation.get(0)) {
                     let prepared = client.prepare(sql).await.map_err(translate)?;

@@ -15,6 +15,7 @@ use model::{
 use super::{
     OF_ROW, Report, Reported, decode_record, encode_record,
     settle::{Change, Known, RowKey},
+    turn::turns,
 };
 use crate::{
     Error, Result, Row, Value, Write,
@@ -114,6 +115,7 @@ impl Write {
         }
         let heard = graves.keys().filter(|row| newest.contains_key(row));
         self.write_instances(&before, &after, heard, at).await?;
+        self.note_instance_turns(turns(&before, &after)).await?;
         Ok(taken)
     }
 

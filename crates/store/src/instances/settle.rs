@@ -74,7 +74,12 @@ impl Known {
         self.rows.entry((record.deployment, placement)).or_default().insert(pod, record);
     }
 
-    fn get(&self, placement: &Placement, pod: &PodName) -> Option<&Record> {
+    /// Everything that is known, in the order of rows and pods.
+    pub(super) fn records(&self) -> impl Iterator<Item = &Record> {
+        self.rows.values().flat_map(BTreeMap::values)
+    }
+
+    pub(super) fn get(&self, placement: &Placement, pod: &PodName) -> Option<&Record> {
         let holder = self.holders.get(&(placement.clone(), pod.clone()))?;
         self.rows.get(&(*holder, placement.clone()))?.get(pod)
     }

@@ -176,6 +176,9 @@ fn tend<'a>(renewals: &'a [Renewal], before: &BTreeMap<Placement, Known>, expire
         served.guarded.extend(guarded.map(|held| (placement.clone(), *held)));
         let orphaned = now.counts.iter().filter(|counts| counts.orphans > before.orphans(counts.kind));
         served.orphaned.extend(orphaned.map(|counts| (placement.clone(), counts.kind, counts.orphans)));
+        let more = now.counts.iter().map(|counts| (counts.kind, before.corrected_since(counts)));
+        let corrected = more.filter(|(_, more)| *more > 0);
+        served.corrected.extend(corrected.map(|(kind, more)| (placement.clone(), kind, more)));
     }
     known.retain(|placement, now| is_other(placement, now));
     Tended { served, renewals: counting, changed: known }
@@ -200,6 +203,13 @@ impl Known {
 
     fn orphans(&self, kind: Kind) -> u64 {
         self.counts.iter().find(|counts| counts.kind == kind).map_or(0, |counts| counts.orphans)
+    }
+
+    /// How much more was put right. An agent counts since it started: less than before is a new count.
+    fn corrected_since(&self, now: &Counts) -> u64 {
+        let before = self.counts.iter().find(|counts| counts.kind == now.kind);
+        let before = before.map_or(0, |counts| counts.drift_corrected);
+        now.drift_corrected.checked_sub(before).unwrap_or(now.drift_corrected)
     }
 }
 

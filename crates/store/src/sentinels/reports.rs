@@ -10,7 +10,7 @@ use model::{
     size::Replicas,
 };
 
-use super::{OBSERVED, TABLE};
+use super::{Before, OBSERVED, TABLE, TURNING};
 use crate::{
     Result, Value, Write,
     backend::Statement,
@@ -55,13 +55,20 @@ const FIND_NAME: &str = "
   SELECT id FROM sentinels WHERE platform = $1 AND region = $2 AND shard = $3 AND k8s_name = $4
   ORDER BY gone, id LIMIT 1";
 
-const LOCK_UNORDERED: &str = "
-  UPDATE sentinels SET report_epoch = report_epoch WHERE id = $1 AND report_epoch <= $2 RETURNING observed_gone";
+static LOCK_UNORDERED: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "UPDATE sentinels SET report_epoch = report_epoch WHERE id = $1 AND report_epoch <= $2 \
+         RETURNING observed_gone, {TURNING}"
+    )
+});
 
-const ADVANCE: &str = "
-  UPDATE sentinels SET report_epoch = $2 , report_sequence = $3
-  WHERE id = $1 AND (report_epoch < $2 OR (report_epoch = $2 AND report_sequence < $3))
-  RETURNING observed_gone";
+static ADVANCE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "UPDATE sentinels SET report_epoch = $2 , report_sequence = $3 \
+         WHERE id = $1 AND (report_epoch < $2 OR (report_epoch = $2 AND report_sequence < $3)) \
+         RETURNING observed_gone, {TURNING}"
+    )
+});
 
 impl Write {
     /// Takes many reports at once; says of each what became of it, in the order they were given in.
@@ -75,8 +82,8 @@ impl Write {
 
         let lock = |(id, nth): (&SentinelId, &usize)| {
             let (sql, mut marks) = match headings[*nth].mark(terms[*nth]) {
-                Mark::Ordered(marks) => (ADVANCE, Vec::from(marks)),
-                Mark::Unordered(marks) => (LOCK_UNORDERED, Vec::from(marks)),
+                Mark::Ordered(marks) => (&*ADVANCE, Vec::from(marks)),
+                Mark::Unordered(marks) => (&*LOCK_UNORDERED, Vec::from(marks)),
             };
             marks.insert(0, text(id));
             Statement { sql, params: marks }
@@ -88,6 +95,9 @@ impl Write {
                 Some(false) => {
                     heard.push(nth);
                     rows.push((vec![text(&id)], reports[nth].cells()));
+                    let (SentinelStatus { health, available, .. }, before) =
+                        (&reports[nth], lock.first().map(Before::read).transpose()?);
+                    self.turns.extend(before.and_then(|before| before.turn(*health, *available)));
                 }
                 Some(true) => taken[nth] = Taken::Unknown,
                 None => taken[nth] = Taken::Old,

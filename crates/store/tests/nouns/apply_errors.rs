@@ -18,6 +18,11 @@ use super::{CAUSE, Ground, deployment, here, place, renewal, there};
 
 /// One object of each kind, placed here, under a term.
 async fn placed(ground: &Ground) -> Epoch {
+    put(ground).await;
+    ground.begin(&here()).await
+}
+
+async fn put(ground: &Ground) {
     ground
         .write(async |write| {
             place(write, 1, &here()).await?;
@@ -25,7 +30,6 @@ async fn placed(ground: &Ground) -> Epoch {
             write.put_network_policy(&NetworkPolicy::sample(), &CAUSE).await
         })
         .await;
-    ground.begin(&here()).await
 }
 
 fn subjects() -> [ApplySubject; 3] {
@@ -238,4 +242,20 @@ pub async fn an_apply_without_a_term_is_believed_while_none_lives(ground: Ground
     let well = ApplyReport { error: None, ..foreign.clone() };
     assert_eq!(take(&ground, std::slice::from_ref(&foreign)).await.0, [Taken::Changed]);
     assert_eq!(take(&ground, &[foreign, well]).await.0, [Taken::Old, Taken::Changed]);
+}
+
+pub async fn what_comes_back_after_it_was_removed_has_no_error(ground: Ground) {
+    let term = placed(&ground).await;
+    take(&ground, &all(&ground, term, 1, Some(error("no"))).await).await;
+    let before = stored(&ground).await;
+    assert!(before.iter().all(Option::is_some), "{before:?}");
+    ground
+        .write(async |write| {
+            write.remove_topology(deployment(1).id, &here(), &CAUSE).await?;
+            write.remove_sentinel(Sentinel::sample().id, &CAUSE).await?;
+            write.remove_network_policy(NetworkPolicy::sample().id, &CAUSE).await
+        })
+        .await;
+    put(&ground).await;
+    assert_eq!(stored(&ground).await, [None, None, None]);
 }

@@ -63,7 +63,7 @@ macro_rules! suite {
                 every_change_says_what_it_is_put_down_to, a_confirmation_is_for_the_list_that_was_seen,
             }
             apply_errors: {
-                an_apply_error_is_set_and_cleared, old_news_of_an_apply_never_wins,
+                an_apply_error_is_set_and_cleared, what_comes_back_after_it_was_removed_has_no_error, old_news_of_an_apply_never_wins,
                 an_apply_turns_when_it_fails_first_and_when_it_is_well_again,
                 an_error_of_a_state_that_is_no_longer_wanted_is_old, an_apply_of_what_is_not_there_is_no_error,
                 an_apply_without_a_term_is_believed_while_none_lives,
