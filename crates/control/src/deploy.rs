@@ -10,6 +10,7 @@
 
 mod doom;
 mod live;
+mod rollout;
 mod run;
 mod targets;
 
@@ -28,6 +29,7 @@ use store::{Workflow, Write};
 pub use self::{
     doom::{delete_app, delete_environment, delete_project},
     live::{promote, rollback},
+    rollout::{begin_rollout, cancel_rollout, pause_rollout, resume_rollout, roll_back_rollout},
     run::{Scale, cancel, scale, start, stop},
 };
 pub(crate) use self::{
@@ -193,7 +195,7 @@ async fn lock_deployment(
 }
 
 /// Nothing new begins in what is being removed.
-async fn refuse_doomed(write: &mut Write, environment: &Environment) -> Result<(), Refused> {
+pub(crate) async fn refuse_doomed(write: &mut Write, environment: &Environment) -> Result<(), Refused> {
     let above = [environment.id.to_string(), environment.app.to_string(), environment.project.to_string()];
     for id in above {
         if !write.open_workflows_of(WorkflowKind::Delete, &id).await?.is_empty() {

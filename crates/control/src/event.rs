@@ -1,6 +1,7 @@
 //! Events of the control plane's own making: ids from a draft, so that a write made again says the same.
 
 mod deploy;
+mod turn;
 
 use model::{
     cluster::{ApplyError, Epoch, HeldBack, ListHash},
@@ -136,6 +137,13 @@ impl Draft {
     /// A cluster has things that nobody accounts for, more than it had.
     pub fn orphans(&self, placement: &Placement, kind: Kind, count: u64) -> Event {
         self.of_cluster(EventKind::ClusterOrphans, placement)
+            .with(Field::Kind, kind.as_str())
+            .with(Field::Count, &count.to_string())
+    }
+
+    /// A cluster put right what others had changed, so often since it was last told.
+    pub fn drift_corrected(&self, placement: &Placement, kind: Kind, count: u64) -> Event {
+        self.of_cluster(EventKind::DriftCorrected, placement)
             .with(Field::Kind, kind.as_str())
             .with(Field::Count, &count.to_string())
     }

@@ -27,8 +27,9 @@ pub fn make_private(directory: &Path) -> Result<(), FileError> {
 
 /// Writes a secret to a file that only we can read, in place of what was there.
 pub fn write_private(path: &Path, text: &str) -> Result<(), FileError> {
-    // Beside it and then over it: a crash leaves the old file or the new one, and no reader sees half.
-    let beside = path.with_extension("new");
+    // Beside it and then over it: a crash leaves the old file or the new one, and no reader sees half. Two of us that begin
+    // at the same time do not take each other's file away.
+    let beside = path.with_extension(format!("{}.new", std::process::id()));
     let written = || {
         let mut file =
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;

@@ -23,11 +23,6 @@ pub enum KeyError {
     File(#[source] FileError),
 }
 
-/// The id of the key that new credentials are derived with.
-pub fn newest(config: &ControlConfig, random: &Random) -> Result<LabelValue, KeyError> {
-    load(config, random).map(|keys| keys.newest().clone())
-}
-
 /// Those of the settings; else the one in `credential.key` beside the SQLite file, which is made if need be.
 pub(crate) fn load(config: &ControlConfig, random: &Random) -> Result<CredentialKeys, KeyError> {
     let named = |CredentialKeyConfig { id, secret }: &CredentialKeyConfig| {

@@ -21,14 +21,12 @@ pub mod keys;
 pub mod metrics;
 pub mod rest;
 pub mod rpc;
-pub mod seed;
 pub mod tokens;
 pub mod workflow;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use connectrpc::{CompressionPolicy, ConnectRpcService, Limits};
-use model::name::LabelValue;
 use runtime::{
     clock::Clock,
     http::{HttpConfig, Port, Server},
@@ -52,6 +50,7 @@ use self::{
     rest::Rest,
     rpc::{Shared, cluster::Cluster, heartbeat::Hearts, report::Reports, routing::Routing, watch::Streams},
     tokens::{TokenError, Tokens},
+    workflow::Points,
 };
 
 /// Messages smaller than this are sent as they are.
@@ -127,14 +126,23 @@ fn store_config(config: &ControlConfig) -> store::Config {
 impl Control {
     /// Opens the store and starts everything that needs no port.
     pub async fn open(config: ControlConfig, parts: Parts) -> Result<Control, OpenError> {
+        Control::open_with(config, parts, Points::default()).await
+    }
+
+    /// The same with points at which its workflows are stopped. Only a test has any: no setting names one.
+    pub async fn open_with(
+        config: ControlConfig,
+        parts: Parts,
+        points: Points,
+    ) -> Result<Control, OpenError> {
         let background = Owned::default();
         let store = open_store(&config, parts.behind(&background)).await?;
-        Control::open_behind(config, store, parts, background).await
+        Control::open_behind(config, store, parts, background, points).await
     }
 
     /// The same on a store that is open already, as a simulation's is.
     pub async fn open_on(config: ControlConfig, store: Store, parts: Parts) -> Result<Control, OpenError> {
-        Control::open_behind(config, store, parts, Owned::default()).await
+        Control::open_behind(config, store, parts, Owned::default(), Points::default()).await
     }
 
     async fn open_behind(
@@ -142,6 +150,7 @@ impl Control {
         store: Store,
         parts: Parts,
         background: Owned,
+        points: Points,
     ) -> Result<Control, OpenError> {
         let config = Arc::new(config);
         let Parts { clock, random, tasks, .. } = &parts;
@@ -158,7 +167,7 @@ impl Control {
         let hearts = Hearts::start(&store, &tail, &reports, &config, &behind, &metrics.lease);
         janitor::start(&store, &tail, &config.retention, (clock, random), &background, &metrics);
         let (deploy, key) = (&config.deploy, keys.newest());
-        workflow::start(&store, &tail, deploy, key, clock, random, workflow::Points::default(), &background);
+        workflow::start(&store, &tail, deploy, key, clock, random, points, &background);
         let shared = Arc::new(Shared {
             store,
             tail,
@@ -182,11 +191,6 @@ impl Control {
     /// Who lets in, for those who change its limits while it runs.
     pub fn gate(&self) -> &Gate {
         &self.shared.gate
-    }
-
-    /// The key that new credentials are derived with.
-    pub fn credential_key(&self) -> &LabelValue {
-        self.shared.keys.newest()
     }
 
     pub fn store(&self) -> &Store {

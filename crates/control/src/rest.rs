@@ -23,16 +23,17 @@ mod projects;
 mod query;
 pub mod request_id;
 mod requests;
+mod rollouts;
 pub mod route;
 mod routes;
 pub mod schema;
 mod sentinels;
 pub mod settings;
-mod time;
+pub mod time;
 mod tokens;
 mod workspaces;
 
-use std::sync::Arc;
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use axum::{
     body::Body,
@@ -40,6 +41,7 @@ use axum::{
     routing::any,
 };
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http::{
     HeaderMap, HeaderValue, Response,
     header::{CONTENT_TYPE, IF_MATCH},
@@ -70,6 +72,7 @@ pub(crate) static TABLE: &[&[Route]] = &[
     routes::ROUTES,
     network_policies::ROUTES,
     sentinels::ROUTES,
+    rollouts::ROUTES,
     places::ROUTES,
     requests::ROUTES,
     tokens::ROUTES,
@@ -133,7 +136,7 @@ async fn dispatch(State(rest): State<Arc<Rest>>, mut request: Request) -> Respon
     let span = tracing::info_span!("request", request_id = id.as_str(), action = route.name);
     let answer = async {
         let started = rest.clock.instant();
-        let answered = answer(rest.clone(), admitted, request).await;
+        let answered = unpanicking(answer(rest.clone(), admitted, request)).await;
         let response =
             answered.map_or_else(|problem| problem.into_response(&id), |reply| reply.into_response(&id));
         let millis = rest.clock.instant().saturating_duration_since(started).as_millis();
@@ -141,6 +144,17 @@ async fn dispatch(State(rest): State<Arc<Rest>>, mut request: Request) -> Respon
         response
     };
     answer.instrument(span).await
+}
+
+/// A bug of ours ends its request and nothing else: it is answered, and the panic is in the log with the request's id.
+async fn unpanicking(answer: impl Future<Output = Result<Reply, Problem>>) -> Result<Reply, Problem> {
+    match AssertUnwindSafe(answer).catch_unwind().await {
+        Ok(answered) => answered,
+        Err(_panic) => {
+            tracing::error!("a handler panicked");
+            Err(Problem::new(Code::Internal, "this is a bug; the log has it under the request's id"))
+        }
+    }
 }
 
 async fn answer(rest: Arc<Rest>, admitted: Admitted, request: Request) -> Result<Reply, Problem> {
@@ -204,4 +218,20 @@ fn check_format(route: &Route, headers: &HeaderMap, body: &Bytes) -> Result<(), 
     }
     let detail = format!("the Content-Type must be {}", formats.join(" or "));
     Err(Problem::new(Code::UnsupportedMediaType, detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_handler_that_panics_is_answered_as_a_bug() {
+        let panics = async {
+            assert!(std::hint::black_box(false), "a bug");
+            Ok(Reply::nothing())
+        };
+        let problem = unpanicking(panics).await.expect_err("it is no answer");
+        assert_eq!(problem.code(), Code::Internal);
+        assert!(unpanicking(async { Ok(Reply::nothing()) }).await.is_ok());
+    }
 }

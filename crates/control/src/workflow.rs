@@ -16,6 +16,7 @@ mod hand;
 mod health;
 mod network;
 mod retire;
+mod rollout;
 pub(crate) mod state;
 mod switch;
 
@@ -292,7 +293,7 @@ async fn release(hand: &Hand<'_>, until: Millis) -> store::Result<()> {
 async fn topics(hand: &Hand<'_>) -> store::Result<Vec<Topic>> {
     let Workflow { kind, state, .. } = &hand.workflow;
     let environments: Vec<EnvironmentId> = match kind {
-        WorkflowKind::Deploy | WorkflowKind::Switch | WorkflowKind::Retire => {
+        WorkflowKind::Deploy | WorkflowKind::Switch | WorkflowKind::Retire | WorkflowKind::Rollout => {
             book::environment_of(state).into_iter().collect()
         }
         WorkflowKind::Delete => {

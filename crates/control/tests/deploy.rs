@@ -12,6 +12,8 @@ mod failing;
 mod robot;
 #[path = "deploy/scene.rs"]
 mod scene;
+#[path = "deploy/story.rs"]
+mod story;
 #[path = "deploy/verbs.rs"]
 mod verbs;
 
@@ -78,6 +80,7 @@ async fn what_is_replaced_is_stopped_after_its_grace_and_once_its_successor_runs
     scene.begin_term(PLACES[1]).await;
     scene.until(first, Status::Stopped).await;
     assert_eq!(desired(scene.store.topology_of(first).await.unwrap()), ["stopped", "stopped"]);
+    assert_eq!(scene.events(EventKind::DeploymentStopped).await.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,7 +93,7 @@ async fn a_reader_of_routes_never_sees_half_a_switch() {
     let mut reader = scene.tail.subscribe(topic, model::watch::Cursor::default()).await.unwrap();
     let mut known = std::collections::BTreeMap::new();
     let mut switches = 0;
-    for nth in 0..100 {
+    for nth in 0..1000 {
         let id = if nth % 2 == 0 { one } else { two };
         scene.ask(async |write, draft| deploy::promote(write, draft, id).await).await.unwrap();
         loop {
@@ -111,7 +114,7 @@ async fn a_reader_of_routes_never_sees_half_a_switch() {
             }
         }
     }
-    assert_eq!(switches, 100);
+    assert_eq!(switches, 1000);
 }
 
 #[tokio::test(start_paused = true)]

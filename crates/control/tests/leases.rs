@@ -114,6 +114,29 @@ async fn what_is_held_back_and_what_nobody_accounts_for_is_said_once() {
 }
 
 #[tokio::test]
+async fn what_was_put_right_is_said_with_how_often() {
+    let ground = Ground::lay(|_| {}).await;
+    let epoch = ground.begin().await;
+    // An agent counts since it started: it starts again after the third.
+    for drift_corrected in [0, 2, 2, 5, 1] {
+        let counts = Counts { kind: Kind::Sentinel, held: 10, failing: 0, orphans: 0, drift_corrected };
+        let (cursor, breaker) = (Version::new(9), BreakerState::Closed);
+        let status = KindStatus { counts, cursor, breaker, held_back: None };
+        let said = |heartbeat: &mut Heartbeat| {
+            heartbeat.epoch = Some(epoch);
+            heartbeat.kinds = vec![status];
+        };
+        ground.beat(said).await;
+    }
+    let corrected = events(&ground, EventKind::DriftCorrected, 3).await;
+    let field = |field| move |event: &Event| event.get(field).unwrap().to_string();
+    assert_eq!(corrected.iter().map(field(Field::Count)).collect::<Vec<_>>(), ["2", "3", "1"]);
+    assert_eq!(corrected.iter().map(field(Field::Kind)).collect::<Vec<_>>(), ["sentinel"; 3]);
+    assert!(corrected.iter().all(|event| event.subject.placement == Some(place())));
+    ground.end().await;
+}
+
+#[tokio::test]
 async fn a_client_that_knows_no_terms_has_the_longer_lease_while_no_term_lives() {
     let ground = Ground::lay(|_| {}).await;
     let foreign = || {

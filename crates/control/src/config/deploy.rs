@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use model::{
     canary::Rules,
+    environment::Environment,
     name::{Hostname, ImageRef},
+    size::Replicas,
 };
 use runtime::config::{Problems, Validate};
 use serde::{Deserialize, Serialize};
@@ -19,6 +21,8 @@ pub struct DeployConfig {
     pub apex: String,
     /// What sentinels run, until a rollout brings them another.
     pub sentinel_image: String,
+    /// How many sentinels `production` has in each region, so that it survives the loss of a zone. Any other environment has one.
+    pub production_sentinels: u32,
     /// How long a replica that runs a workflow may be silent before another goes on with it.
     #[serde(with = "runtime::config::duration")]
     pub claim: Duration,
@@ -42,6 +46,12 @@ pub struct DeployConfig {
     /// How long a deletion waits for agents to say that everything is gone.
     #[serde(with = "runtime::config::duration")]
     pub deletion: Duration,
+    /// How long one sentinel of a rollout may take to be healthy with what it was told, before the rollout pauses.
+    #[serde(with = "runtime::config::duration")]
+    pub rollout: Duration,
+    /// After how long a sentinel that runs the image it ran before is believed to run it anew.
+    #[serde(with = "runtime::config::duration")]
+    pub rollout_settle: Duration,
     /// Requests that each side of a canary needs in a step.
     pub canary_requests_min: u64,
     /// How long a step of a canary is extended while there are fewer.
@@ -54,6 +64,7 @@ impl Default for DeployConfig {
         Self {
             apex: "localhost".to_owned(),
             sentinel_image: "krane/sentinel:1".to_owned(),
+            production_sentinels: 3,
             claim: Duration::from_secs(15),
             total: Duration::from_mins(15),
             crash_restarts: 3,
@@ -62,6 +73,8 @@ impl Default for DeployConfig {
             unschedulable_told: Duration::from_mins(1),
             replaced: Duration::from_secs(30),
             deletion: Duration::from_hours(24),
+            rollout: Duration::from_mins(5),
+            rollout_settle: Duration::from_secs(10),
             canary_requests_min: Rules::default().requests_min,
             canary_extension: Duration::from_mins(10),
         }
@@ -82,6 +95,12 @@ impl DeployConfig {
     pub fn sentinel_image(&self) -> ImageRef {
         self.sentinel_image.parse().expect("validation has read it")
     }
+
+    /// How many sentinels an environment has in each region, until somebody says otherwise.
+    pub fn sentinels(&self, environment: &Environment) -> Replicas {
+        let number = if environment.is_production() { self.production_sentinels } else { 1 };
+        Replicas::new(number.into()).expect("validation has read it")
+    }
 }
 
 impl Validate for DeployConfig {
@@ -92,7 +111,19 @@ impl Validate for DeployConfig {
         if let Err(error) = self.sentinel_image.parse::<ImageRef>() {
             problems.add("sentinel_image", error.to_string());
         }
-        for (key, value) in [("claim", self.claim), ("total", self.total), ("deletion", self.deletion)] {
+        if self.production_sentinels == 0 {
+            problems.add("production_sentinels", "must be one or more");
+        }
+        if let Err(error) = Replicas::new(self.production_sentinels.into()) {
+            problems.add("production_sentinels", error.to_string());
+        }
+        let times = [
+            ("claim", self.claim),
+            ("total", self.total),
+            ("deletion", self.deletion),
+            ("rollout", self.rollout),
+        ];
+        for (key, value) in times {
             not_zero(problems, key, value);
         }
         if self.crash_restarts == 0 {

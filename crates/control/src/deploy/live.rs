@@ -98,7 +98,7 @@ async fn choose(
         since: draft.at().0,
     };
     // Above every other of the environment, whatever the clock of the replica that it was asked of says.
-    let last = write.open_workflows_of(WorkflowKind::Switch, &target.environment).await?.pop();
+    let last = write.workflows_of(WorkflowKind::Switch, &target.environment).await?.pop();
     let id = match last {
         Some(last) if last.id > draft.workflow() => WorkflowId::from_u128(last.id.as_u128() + 1),
         _ => draft.workflow(),

@@ -4,10 +4,9 @@ use model::{
     deployment::{Deployment, StepKind},
     event::{Event, EventKind, Field, Subject},
     id::DeploymentId,
-    instance::Instance,
     name::Placement,
     route::Route,
-    sentinel::{Observed, Sentinel},
+    sentinel::Sentinel,
 };
 
 use super::Draft;
@@ -96,41 +95,6 @@ impl Draft {
             .with(Field::Share, &share.to_string())
             .with(Field::Reason, reason)
             .with(Field::Message, figures)
-    }
-
-    pub fn instance_running(&self, of: Subject, instance: &Instance) -> Event {
-        let event = self.of(EventKind::InstanceRunning, of).with(Field::Instance, instance.k8s_name.as_str());
-        match &instance.address {
-            Some(address) => event.with(Field::Address, &address.to_string()),
-            None => event,
-        }
-    }
-
-    pub fn instance_failed(&self, of: Subject, instance: &Instance) -> Event {
-        let mut event =
-            self.of(EventKind::InstanceFailed, of).with(Field::Instance, instance.k8s_name.as_str());
-        if let Some(reason) = &instance.reason {
-            event = event.with(Field::Reason, reason.as_str());
-        }
-        if let Some(message) = &instance.message {
-            event = event.with(Field::Message, message.as_str());
-        }
-        event = event.with(Field::Restarts, &instance.restarts.to_string());
-        match instance.exit_code {
-            Some(code) => event.with(Field::ExitCode, &code.to_string()),
-            None => event,
-        }
-    }
-
-    pub fn instance_gone(&self, of: Subject, name: &str) -> Event {
-        self.of(EventKind::InstanceGone, of).with(Field::Instance, name)
-    }
-
-    /// A sentinel's health turned.
-    pub fn sentinel_turned(&self, kind: EventKind, sentinel: &Sentinel, observed: &Observed) -> Event {
-        self.of(kind, subject_of_sentinel(sentinel))
-            .with(Field::Available, &observed.available.to_string())
-            .with(Field::Wanted, &sentinel.desired.replicas.to_string())
     }
 
     pub fn sentinel_rolled(&self, sentinel: &Sentinel, from: &str, to: &str) -> Event {

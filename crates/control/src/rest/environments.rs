@@ -4,11 +4,11 @@ use http::Method;
 use model::{
     environment::{Environment, Settings},
     id::{AppId, EnvironmentId},
-    project::Usage,
+    project::{Usage, Workspace},
     token::Role,
 };
 use serde_json::{Value, json};
-use store::{EnvironmentFilter, Stored};
+use store::{EnvironmentFilter, Stored, Write};
 
 use super::{
     call::{Call, Reply, etag},
@@ -239,12 +239,14 @@ async fn create(call: Call) -> Result<Reply, Problem> {
     call.change(async |mut change| {
         let workspace = change.write.lock_workspace(app.workspace).await?.noun;
         change.write.lock_app(app.id).await?;
+        deploy::refuse_doomed(&mut change.write, &environment).await?;
         let cause = change.cause;
         let put = change.write.put_environment(&environment, &cause).await;
         put.map_err(|error| Stop::from(error).taken("slug", &environment.slug))?;
         let environments = change.write.usage(workspace.id).await?.environments;
         let used = Usage { environments, ..Usage::default() };
         workspace.quotas.check(&used).map_err(|invalid| Problem::quota(&invalid))?;
+        check_hostnames(&mut change.write, &workspace, &environment).await?;
         let stored = change.write.lock_environment(id).await?;
         let reply = Reply::created(show(&stored), format!("/v1/environments/{id}"));
         Ok(change.done(Some(app.workspace), &id, reply.with_etag(etag(stored.revision))))
@@ -322,16 +324,33 @@ impl Call {
     ) -> Result<Reply, Problem> {
         let found = self.environment(self.id(0)?).await?.noun;
         self.change(async |mut change| {
-            change.write.lock_workspace(found.workspace).await?;
+            let workspace = change.write.lock_workspace(found.workspace).await?.noun;
             let stored = change.write.lock_environment(found.id).await?;
             let (environment, cause) = (read(&stored.noun)?, change.cause);
             self.matches(&etag(stored.revision))?;
+            if environment.settings.hostnames != stored.noun.settings.hostnames {
+                check_hostnames(&mut change.write, &workspace, &environment).await?;
+            }
             change.write.put_environment(&environment, &cause).await?;
             let stored = change.write.lock_environment(found.id).await?;
             Ok(change.done(Some(found.workspace), &found.id, answer(&stored)))
         })
         .await
     }
+}
+
+/// Whether the workspace may have the hostnames that the environment asks for, beside those that there are.
+async fn check_hostnames(
+    write: &mut Write,
+    workspace: &Workspace,
+    environment: &Environment,
+) -> Result<(), Stop> {
+    let mut hostnames = write.usage(workspace.id).await?.hostnames;
+    for hostname in environment.settings.hostnames.iter() {
+        hostnames += u64::from(write.route(hostname).await?.is_none());
+    }
+    let used = Usage { hostnames, ..Usage::default() };
+    Ok(workspace.quotas.check(&used).map_err(|invalid| Problem::quota(&invalid))?)
 }
 
 fn answer(stored: &Stored<Environment>) -> Reply {

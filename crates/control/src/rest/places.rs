@@ -216,9 +216,9 @@ async fn update_region(call: Call) -> Result<Reply, Problem> {
     let region = call.region().await?;
     let value = call.json()?;
     let can_schedule = call.read(&value, |reader, _| reader.flag("can_schedule"))?;
-    call.matches_hashed(&show_region(&region))?;
     call.change(async |mut change| {
         let at = change.at();
+        call.matches_hashed(&show_region(&change.write.lock_region(&region.key).await?))?;
         change.write.put_region(&region.key, can_schedule, at).await?;
         let region = Region { key: region.key.clone(), can_schedule };
         let reply = Reply::hashed(show_region(&region));
@@ -229,14 +229,15 @@ async fn update_region(call: Call) -> Result<Reply, Problem> {
 
 async fn update_cluster(call: Call) -> Result<Reply, Problem> {
     let placement = call.placement()?;
-    let before = call.rest.store.cluster(&placement).await.map_err(|error| Problem::store(&error))?;
+    call.rest.store.cluster(&placement).await.map_err(|error| Problem::store(&error))?;
     let value = call.json()?;
     let can_schedule = call.read(&value, |reader, _| reader.flag("can_schedule"))?;
-    call.matches_hashed(&show_cluster(&before))?;
     call.change(async |mut change| {
         let cause = change.cause;
+        let before = change.write.lock_cluster(&placement).await?;
+        call.matches_hashed(&show_cluster(&before))?;
         change.write.set_can_schedule(&placement, can_schedule, &cause).await?;
-        let cluster = Cluster { can_schedule, ..before.clone() };
+        let cluster = Cluster { can_schedule, ..before };
         let reply = Reply::hashed(show_cluster(&cluster));
         Ok(change.done(None, &cluster_id(&placement), reply))
     })

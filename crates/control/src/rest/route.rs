@@ -131,22 +131,18 @@ pub fn routes() -> impl Iterator<Item = &'static Route> {
     super::TABLE.iter().copied().flatten()
 }
 
-/// What the table says of a method and a path. A word in the path comes before a brace.
+/// What the table says of a method and a path. A word in the path comes before a brace, whatever the method: what has a name
+/// of its own is nobody's parameter.
 pub fn find(method: &Method, path: &str) -> Found {
-    let mut best: Option<(usize, &'static Route, Vec<String>)> = None;
-    let mut methods: Vec<&str> = Vec::new();
-    for route in routes() {
-        let Some((words, params)) = fill(route.path, path) else { continue };
-        methods.push(route.method.as_str());
-        if route.method == *method && best.as_ref().is_none_or(|(most, ..)| words > *most) {
-            best = Some((words, route, params));
-        }
+    let filled = routes().filter_map(|route| Some((route, fill(route.path, path)?)));
+    let filled: Vec<_> = filled.collect();
+    let Some(most) = filled.iter().map(|(_, (words, _))| *words).max() else { return Found::Nothing };
+    let nearest = || filled.iter().filter(|(_, (words, _))| *words == most);
+    if let Some((route, (_, params))) = nearest().find(|(route, _)| route.method == *method) {
+        return Found::Route(route, params.clone());
     }
-    match best {
-        Some((_, route, params)) => Found::Route(route, params),
-        None if methods.is_empty() => Found::Nothing,
-        None => Found::Method(methods.join(", ")),
-    }
+    let methods: Vec<&str> = nearest().map(|(route, _)| route.method.as_str()).collect();
+    Found::Method(methods.join(", "))
 }
 
 /// How many words of the pattern the path repeats, and what it has in the place of the braces.
@@ -210,6 +206,10 @@ mod tests {
         };
         assert_eq!((route.name, params.as_slice()), ("workspaces.get", ["ws_x".to_owned()].as_slice()));
         let Found::Method(methods) = find(&Method::PUT, "/v1/workspaces") else { panic!("a path") };
+        assert_eq!(methods, "GET, POST");
+        let Found::Method(methods) = find(&Method::PATCH, "/v1/sentinels/rollouts") else {
+            panic!("a word is nobody's parameter")
+        };
         assert_eq!(methods, "GET, POST");
     }
 

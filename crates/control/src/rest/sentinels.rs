@@ -21,10 +21,12 @@ use super::{
     schema::{Kind, REGION, Shape, choice_of, nullable, optional, required},
 };
 
-const IMAGE: Kind = Kind::Text { min: 1, max: 600 };
+pub(super) const IMAGE: Kind = Kind::Text { min: 1, max: 600 };
 const REPLICAS: Kind = Kind::Integer { min: 0, max: limits::REPLICAS_MAX as i64 };
-const CPU: Kind = Kind::Integer { min: limits::CPU_MILLIS_MIN as i64, max: limits::CPU_MILLIS_MAX as i64 };
-const MEMORY: Kind = Kind::Integer { min: limits::MEMORY_MIB_MIN as i64, max: limits::MEMORY_MIB_MAX as i64 };
+pub(super) const CPU: Kind =
+    Kind::Integer { min: limits::CPU_MILLIS_MIN as i64, max: limits::CPU_MILLIS_MAX as i64 };
+pub(super) const MEMORY: Kind =
+    Kind::Integer { min: limits::MEMORY_MIB_MIN as i64, max: limits::MEMORY_MIB_MAX as i64 };
 
 static SENTINEL: Shape = Shape {
     name: "Sentinel",

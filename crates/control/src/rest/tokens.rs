@@ -214,9 +214,9 @@ async fn rotate(call: Call) -> Result<Reply, Problem> {
 
 async fn revoke(call: Call) -> Result<Reply, Problem> {
     let token = call.token().await?;
-    call.matches_hashed(&show(&token))?;
     call.change(async |mut change| {
         let cause = change.cause;
+        call.matches_hashed(&show(&change.write.lock_token(token.id).await?))?;
         if change.write.revoke_token(token.id, cause.at, &cause).await? {
             change.write.put_event(&change.draft.token_revoked(&token)).await?;
         }

@@ -72,7 +72,7 @@ impl Reports {
         let places = Arc::<Places>::default();
         let writer = Writer {
             store: store.clone(),
-            clock: clock.clone(),
+            events: Events::new(clock, random),
             places: places.clone(),
             metrics: metrics.clone(),
             batch_max: limits.reports_batch,
@@ -221,7 +221,7 @@ pub(super) fn refused(error: &store::Error) -> ConnectError {
 /// The one that writes.
 struct Writer {
     store: Store,
-    clock: Clock,
+    events: Events,
     places: Arc<Places>,
     metrics: ReportMetrics,
     batch_max: usize,
@@ -278,10 +278,11 @@ impl Writer {
             return Ok((Vec::new(), None));
         }
         self.metrics.writes.inc();
-        let at = model::time::Millis(self.clock.now().millis());
+        // Made once: a write that is made again must say the same.
+        let draft = self.events.draft();
         let written = self.store.retry(async || {
             let mut write = self.store.begin().await?;
-            let taken = batch::take(&mut write, jobs, at).await?;
+            let taken = batch::take(&mut write, jobs, &draft).await?;
             Ok((taken, write.commit().await?.last()))
         });
         let written = written.await;

@@ -28,11 +28,13 @@ impl Book {
         let before = std::mem::take(&mut self.0);
         for OpenWorkflow { workflow, held_for } in open {
             // One that somebody holds is theirs until that runs out.
-            let due = workflow.wake_at.max(now.after(*held_for));
+            let free = now.after(*held_for);
             let known = before.get(&workflow.id);
             let entry = Entry {
                 environment: environment_of(&workflow.state),
-                due: known.map_or(due, |known| known.due.min(due)),
+                // What we do not know is looked at once, whatever it waits for: only then do we hear the news of it, and
+                // whoever heard it before may have ended.
+                due: known.map_or(free, |known| known.due.min(workflow.wake_at.max(free))),
                 busy: known.is_some_and(|known| known.busy),
                 stirred: known.is_some_and(|known| known.stirred),
             };
@@ -122,11 +124,23 @@ mod tests {
         let mut book = Book::default();
         book.listed(&[open(1, 0, 0), open(2, 0, 500), open(3, 200, 0)], Millis(100));
         assert_eq!(book.take_due(Millis(100)), Some(WorkflowId::sample(1)));
+        assert_eq!(book.take_due(Millis(100)), Some(WorkflowId::sample(3)));
         assert_eq!(book.take_due(Millis(100)), None);
-        assert_eq!(book.next_due(true), Some(Millis(200)));
+        assert_eq!(book.next_due(true), Some(Millis(600)));
         assert_eq!(book.next_due(false), None);
-        assert_eq!(book.take_due(Millis(600)), Some(WorkflowId::sample(3)));
         assert_eq!(book.take_due(Millis(600)), Some(WorkflowId::sample(2)));
+    }
+
+    #[test]
+    fn what_sleeps_when_a_replica_starts_is_looked_at_once_so_that_its_news_are_heard() {
+        let mut book = Book::default();
+        book.listed(&[open(1, 5000, 0)], Millis(100));
+        assert_eq!(book.take_due(Millis(100)), Some(WorkflowId::sample(1)));
+        book.rests(WorkflowId::sample(1), Millis(5000));
+        book.listed(&[open(1, 5000, 0)], Millis(200));
+        assert_eq!(book.take_due(Millis(200)), None, "once");
+        book.heard(WorkflowId::sample(1), Millis(300));
+        assert_eq!(book.take_due(Millis(300)), Some(WorkflowId::sample(1)));
     }
 
     #[test]

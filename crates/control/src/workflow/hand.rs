@@ -10,7 +10,7 @@ use model::{
 use runtime::clock::Clock;
 use store::{Store, Tail, Workflow, WorkflowClaim, Write};
 
-use super::{delete, deploy, retire, switch};
+use super::{delete, deploy, retire, rollout, switch};
 use crate::{
     config::DeployConfig,
     event::{Draft, Events},
@@ -50,6 +50,7 @@ pub(crate) enum Act {
     Switch(switch::Act),
     Retire(retire::Act),
     Delete(delete::Act),
+    Rollout(rollout::Act),
     /// What it is about is no longer there.
     Abandon,
 }
@@ -138,6 +139,7 @@ impl Hand<'_> {
             Act::Switch(act) => switch::perform(self, write, draft, act).await,
             Act::Retire(act) => retire::perform(self, write, draft, act).await,
             Act::Delete(act) => delete::perform(self, write, draft, act).await,
+            Act::Rollout(act) => rollout::perform(self, write, draft, act).await,
             Act::Abandon => Ok(Next::End { step: "abandoned", state: self.workflow.state.clone() }),
         }
     }
@@ -149,6 +151,7 @@ impl Hand<'_> {
             WorkflowKind::Switch => switch::decide(self).await,
             WorkflowKind::Retire => retire::decide(self).await,
             WorkflowKind::Delete => delete::decide(self).await,
+            WorkflowKind::Rollout => rollout::decide(self).await,
         };
         decided.map_err(Halt::Store)
     }
@@ -165,6 +168,7 @@ impl Act {
             Act::Switch(act) => act.name(),
             Act::Retire(act) => act.name(),
             Act::Delete(act) => act.name(),
+            Act::Rollout(act) => act.name(),
             Act::Abandon => WorkflowCommit::Abandoned,
         }
     }

@@ -92,6 +92,18 @@ pub(crate) struct Retire {
     pub(crate) not_before: i64,
 }
 
+/// A rollout through the fleet; what it has come to is in its own row.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Rollout {
+    #[serde(with = "text")]
+    pub(crate) change: ChangeId,
+    /// That of the sentinel that is under way, whose news are waited for.
+    #[serde(with = "text_some")]
+    pub(crate) environment: Option<EnvironmentId>,
+    /// Since when that one has its time.
+    pub(crate) since: i64,
+}
+
 /// What is to be removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Delete {
@@ -175,6 +187,30 @@ mod text {
         D: Deserializer<'de>,
     {
         String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// A noun by its text, or none.
+mod text_some {
+    use std::{fmt::Display, str::FromStr};
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    #[expect(clippy::ref_option, reason = "serde calls it with a reference to the field")]
+    pub(super) fn serialize<T: Display, S: Serializer>(
+        noun: &Option<T>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        noun.as_ref().map(ToString::to_string).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+    where
+        T: FromStr<Err: Display>,
+        D: Deserializer<'de>,
+    {
+        let text = Option::<String>::deserialize(deserializer)?;
+        text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
     }
 }
 

@@ -53,7 +53,8 @@ pub(crate) async fn decide(hand: &Hand<'_>) -> store::Result<Decision> {
     let state: Switch = state::decode(&hand.workflow.state)?;
     let (store, tail) = (&hand.shared.store, &hand.shared.tail);
     let (_, progress) = store.deployment(state.target).await?;
-    let switches = store.open_workflows_about(WorkflowKind::Switch, &state.environment).await?;
+    // Also those that are over: a replica that ended may have left this one behind a later choice that was made.
+    let switches = store.workflows_of(WorkflowKind::Switch, &state.environment).await?;
     let restarts = store.open_workflows_about(WorkflowKind::Deploy, &state.target).await?;
     let rows = store.topology_of(state.target).await?.into_iter().enumerate();
     let place = |(nth, row): (usize, Topology)| {
@@ -110,7 +111,11 @@ pub(crate) async fn perform(
     match act {
         Act::Restart => restart(write, draft, &target, &progress, &state).await,
         Act::Choose => {
-            if !matches!(progress.status, Status::Ready | Status::Network | Status::Finalizing) {
+            let switches = write.workflows_of(WorkflowKind::Switch, &state.environment).await?;
+            let is_overtaken = switches.iter().any(|other| other.id > hand.workflow.id);
+            if is_overtaken
+                || !matches!(progress.status, Status::Ready | Status::Network | Status::Finalizing)
+            {
                 return Ok(Next::Again);
             }
             let of = (&environment, &target);

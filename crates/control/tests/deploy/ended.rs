@@ -10,140 +10,17 @@ use std::{
 };
 
 use control::{
-    config::DeployConfig,
-    deploy::{self, Overrides},
+    deploy::Overrides,
     workflow::{Points, Side},
 };
-use model::{
-    deployment::Status,
-    environment::{CanarySteps, Strategy},
-    event::EventKind,
-    id::{DeploymentId, EnvironmentId},
-    size::{Percent, Seconds},
-    workflow::WorkflowCommit,
-};
+use model::{deployment::Status, workflow::WorkflowCommit};
 use runtime::clock::{Clock, Timestamp};
 use store::Config;
 
-use crate::scene::Scene;
-
-/// Times that a test can wait for.
-pub fn short() -> DeployConfig {
-    let millis = Duration::from_millis;
-    DeployConfig {
-        claim: millis(300),
-        image_pull: millis(200),
-        unschedulable: millis(400),
-        unschedulable_told: millis(50),
-        replaced: millis(50),
-        deletion: Duration::from_secs(15),
-        canary_extension: millis(100),
-        canary_requests_min: 5,
-        ..DeployConfig::default()
-    }
-}
-
-/// Everything that workflows do, one thing after the other; at its end all is as it should be, whoever did it.
-async fn story(scene: &Scene) {
-    let first = scene.ready("app:1").await;
-    let failed = scene.create("app:pull", Overrides::default()).await.unwrap().id;
-    scene.until(failed, Status::Failed).await;
-    let full = scene.create("app:room", Overrides::default()).await.unwrap().id;
-    scene.until(full, Status::Failed).await;
-    let older = scene.create("app:slow", Overrides::default()).await.unwrap().id;
-    scene.until(older, Status::Deploying).await;
-    let second = scene.ready("app:2").await;
-    scene.until(older, Status::Superseded).await;
-    scene.until(first, Status::Stopped).await;
-    rollback(scene, second).await;
-    until_live(scene, first).await;
-    chosen_twice(scene, first, second).await;
-    let cancelled = scene.create("app:slow", Overrides::default()).await.unwrap().id;
-    scene.until(cancelled, Status::Deploying).await;
-    scene.ask(async |write, draft| deploy::cancel(write, draft, cancelled).await).await.unwrap();
-    canaries(scene).await;
-    let project = scene.store.environment(EnvironmentId::sample(1)).await.unwrap().noun.project;
-    scene.ask(async |write, draft| deploy::delete_project(write, draft, project).await).await.unwrap();
-    scene
-        .wait("the environment is gone", async || {
-            scene.store.environment(EnvironmentId::sample(1)).await.is_err()
-        })
-        .await;
-    // Its rows go when its tombstones do.
-    scene.clock.sleep(Duration::from_millis(5)).await;
-    scene
-        .wait("the project is gone", async || {
-            scene.store.prune(scene.clock.now()).await.unwrap();
-            scene.draft();
-            scene.store.project(project).await.is_err()
-        })
-        .await;
-}
-
-async fn rollback(scene: &Scene, id: DeploymentId) {
-    scene.ask(async |write, draft| deploy::rollback(write, draft, id, None).await).await.unwrap();
-}
-
-async fn until_live(scene: &Scene, id: DeploymentId) {
-    scene.wait(&format!("{id} is live"), async || scene.live().await == [(id, 100)]).await;
-}
-
-/// Two choices at once: one of them is dropped. What was to be stopped is needed again.
-async fn chosen_twice(scene: &Scene, first: DeploymentId, second: DeploymentId) {
-    scene
-        .ask(async |write, draft| {
-            deploy::promote(write, draft, first).await?;
-            deploy::promote(write, &scene.draft(), second).await
-        })
-        .await
-        .unwrap();
-    until_live(scene, second).await;
-    scene.wait("the choices are over", async || scene.switches().await == 0).await;
-    scene.ask(async |write, draft| deploy::promote(write, draft, first).await).await.unwrap();
-    until_live(scene, first).await;
-    scene.ask(async |write, draft| deploy::promote(write, draft, second).await).await.unwrap();
-    until_live(scene, second).await;
-}
-
-async fn canaries(scene: &Scene) {
-    let steps = [10, 50, 100].map(|share| Percent::new(share).unwrap());
-    let canary = || Overrides {
-        strategy: Some(Strategy::Canary {
-            steps: CanarySteps::new(steps.into()).unwrap(),
-            pause: Seconds::new(0).unwrap(),
-        }),
-        ..Overrides::default()
-    };
-    let baseline = scene.ready("app:3").await;
-    let bad = scene.create("app:4", canary()).await.unwrap().id;
-    scene.wait("it has a share", async || scene.live().await[0].0 == bad).await;
-    scene.carry(baseline, 1000, 0, Duration::from_millis(1)).await;
-    scene.carry(bad, 500, 500, Duration::from_millis(1)).await;
-    scene.until(bad, Status::Failed).await;
-    until_live(scene, baseline).await;
-    let quiet = scene.create("app:5", canary()).await.unwrap().id;
-    scene.wait("it pauses", async || scene.pauses().await > 0).await;
-    scene.ask(async |write, draft| deploy::cancel(write, draft, quiet).await).await.unwrap();
-    until_live(scene, baseline).await;
-}
-
-/// Nothing was doubled: each deployment became ready, failed or was superseded once.
-async fn check_once(scene: &Scene) {
-    let kinds = [
-        EventKind::DeploymentCreated,
-        EventKind::DeploymentReady,
-        EventKind::DeploymentFailed,
-        EventKind::DeploymentSuperseded,
-        EventKind::DeploymentStopped,
-    ];
-    for kind in kinds {
-        let mut seen = BTreeSet::new();
-        for event in scene.events(kind).await {
-            let of = (event.subject.deployment, event.change);
-            assert!(seen.insert(of), "{kind} twice of one change: {event:?}");
-        }
-    }
-}
+use crate::{
+    scene::Scene,
+    story::{ELSEWHERE, check_once, short, story},
+};
 
 /// Lives through the story with a replica that ends at this commit, and one that takes over.
 pub async fn another_finishes_it_once(
@@ -164,7 +41,7 @@ pub async fn another_finishes_it_once(
     };
     let _first = scene.replica(points.clone());
     // The second comes when the first has ended: it has to find what was left in the middle.
-    let story = story(&scene);
+    let story = story(&scene, || false);
     let second = async {
         while !ended.load(Ordering::Relaxed) {
             scene.clock.sleep(Duration::from_millis(10)).await;
@@ -182,14 +59,6 @@ pub async fn another_finishes_it_once(
     }
     std::mem::take(&mut *fired.lock().unwrap())
 }
-
-/// The commits that no story reaches by itself, and where they are tested.
-const ELSEWHERE: [WorkflowCommit; 2] = [
-    // Only a workflow whose subject was removed under it.
-    WorkflowCommit::Abandoned,
-    // An environment's own deletion: the story deletes its project.
-    WorkflowCommit::Deleted,
-];
 
 /// The same on a file of its own and in paused time.
 async fn on_sqlite(at: Option<(WorkflowCommit, Side)>) -> BTreeSet<WorkflowCommit> {

@@ -125,16 +125,18 @@ impl Robot {
 
     async fn serve(&mut self, sentinel: &Sentinel) {
         let (epoch, sequence) = self.next();
-        let replicas = sentinel.desired.replicas;
+        // An image whose tag says so never comes up.
+        let is_bad = sentinel.desired.image.to_string().ends_with(":bad");
+        let replicas = if is_bad { Replicas::MIN } else { sentinel.desired.replicas };
         let status = SentinelStatus {
             placement: self.placement.clone(),
             epoch: Some(epoch),
             sequence,
             subject: SentinelSubject::Id(sentinel.id),
-            running_image: Some(sentinel.desired.image.clone()),
+            running_image: Some(sentinel.desired.image.clone()).filter(|_| !is_bad),
             available: replicas,
             ready: replicas,
-            health: Health::of(replicas, Replicas::ONE),
+            health: Health::of(sentinel.desired.replicas, replicas),
         };
         let told = self.store.retry(async || {
             let mut write = self.store.begin().await?;

@@ -1,4 +1,5 @@
 //! A store with two regions whose agents do at once what they are told, and replicas that run workflows on it.
+#![allow(dead_code, reason = "each test uses what it needs")]
 
 use std::{
     collections::BTreeMap,

@@ -1,8 +1,13 @@
 //! What users do with deployments while they are on their way, and after.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use control::{
     deploy::{self, Overrides, Refused, Scale},
-    workflow::Points,
+    workflow::{Points, Side},
 };
 use model::{
     deployment::{DesiredState, Status},
@@ -11,6 +16,7 @@ use model::{
     id::{DeploymentId, EnvironmentId},
     project::{Quotas, Usage, Workspace},
     size::{Replicas, Scaling},
+    workflow::WorkflowCommit,
 };
 
 use crate::scene::Scene;
@@ -64,6 +70,7 @@ async fn a_cancelled_deployment_leaves_nothing() {
         })
         .await;
     assert_eq!(scene.live().await, [(good, 100)]);
+    assert_eq!(scene.events(EventKind::DeploymentCancelled).await.len(), 1);
     let refused = scene.ask(async |write, draft| deploy::cancel(write, draft, good).await).await;
     assert_eq!(code(&refused.unwrap_err()), "deployment_ended");
 }
@@ -121,6 +128,27 @@ async fn nothing_is_promoted_that_is_not_ready_and_of_two_choices_the_later_coun
     scene
         .wait("both are over", async || scene.store.open_workflows(None, 10).await.unwrap().is_empty())
         .await;
+    assert_eq!(scene.live().await, [(second, 100)]);
+}
+
+/// The replica that had the earlier choice ends; the later one is made meanwhile, and over before anybody finds the other.
+#[tokio::test(start_paused = true)]
+async fn a_choice_that_was_left_behind_does_not_undo_a_later_one() {
+    let scene = Scene::paused().await;
+    let replica = scene.replica(Points::default());
+    let (first, second) = (scene.ready("app:1").await, scene.ready("app:2").await);
+    drop(replica.stop(std::time::Duration::from_secs(1)).await);
+    promote(&scene, first).await.unwrap();
+    promote(&scene, second).await.unwrap();
+    let ended = Arc::new(AtomicBool::new(false));
+    let told = ended.clone();
+    let _one = scene.replica(Points::new(move |commit, side| {
+        let is_here = commit == WorkflowCommit::Dropped && side == Side::Before;
+        is_here && !told.swap(true, Ordering::Relaxed)
+    }));
+    scene.wait("a replica ends", async || ended.load(Ordering::Relaxed)).await;
+    let _other = scene.replica(Points::default());
+    scene.wait("both are over", async || scene.switches().await == 0).await;
     assert_eq!(scene.live().await, [(second, 100)]);
 }
 

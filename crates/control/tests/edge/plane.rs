@@ -39,6 +39,7 @@ impl Plane {
             let mut config = config(&home.path().join("state"), database);
             config.limits.opens_per_minute = 60_000;
             config.limits.opens_burst = 10_000;
+            config.deploy.rollout_settle = Duration::from_secs(1);
             config.limits.requests_per_minute = 600_000;
             config.limits.requests_burst = 100_000;
             let control = Control::open(config, parts).await.expect("it opens");

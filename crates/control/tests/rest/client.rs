@@ -199,17 +199,20 @@ fn fits(shape: &'static Shape, value: &Json, what: &str) {
 }
 
 impl Stream {
-    /// Reads until a text has come, and says all that came.
+    /// Reads until a text has come, and says all that came. What keeps coming does not keep it waiting.
     pub async fn until(&mut self, text: &str) -> &str {
+        let came = tokio::time::timeout(Duration::from_secs(30), self.read_until(text)).await;
+        assert!(came.is_ok(), "{text:?} did not come: {}", self.read);
+        &self.read
+    }
+
+    async fn read_until(&mut self, text: &str) {
         let mut buffer = [0; 4096];
         while !self.read.contains(text) {
-            let read = tokio::time::timeout(Duration::from_secs(30), self.stream.read(&mut buffer)).await;
-            let read =
-                read.unwrap_or_else(|_| panic!("{text:?} did not come: {}", self.read)).expect("it is read");
+            let read = self.stream.read(&mut buffer).await.expect("it is read");
             assert!(read > 0, "it ended before {text:?}: {}", self.read);
             self.read += &String::from_utf8_lossy(&buffer[..read]);
         }
-        &self.read
     }
 
     /// Whether the other side ends it within this time.

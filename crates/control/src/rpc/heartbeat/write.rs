@@ -97,7 +97,7 @@ impl Ticker {
 
 /// What happened that people want to know of.
 fn events(draft: &Draft, renewals: &[Renewal], served: &Served) -> Vec<Event> {
-    let Served { renewed, expired, guarded, orphaned } = served;
+    let Served { renewed, expired, guarded, orphaned, corrected } = served;
     let restored = renewals.iter().zip(renewed).filter_map(|(renewal, renewed)| match renewed {
         Renewed::Restored(lease) => Some((&renewal.placement, lease.epoch)),
         Renewed::Held(_) | Renewed::Refused => None,
@@ -108,5 +108,6 @@ fn events(draft: &Draft, renewals: &[Renewal], served: &Served) -> Vec<Event> {
     events.extend(expired.iter().map(|Expired { placement, epoch }| draft().unreachable(placement, *epoch)));
     events.extend(guarded.iter().map(|(place, held)| draft().held_back(place, held)));
     events.extend(orphaned.iter().map(|(place, kind, count)| draft().orphans(place, *kind, *count)));
+    events.extend(corrected.iter().map(|(place, kind, count)| draft().drift_corrected(place, *kind, *count)));
     events
 }

@@ -4,7 +4,6 @@ use model::{
     cluster::{Epoch, Sequence},
     event::Event,
     name::Placement,
-    time::Millis,
 };
 use store::{ApplyReport, ApplyTurn, Names, Report, SentinelStatus, Taken, TrafficReport, Write};
 
@@ -48,8 +47,10 @@ impl Job {
 /// Takes them kind by kind, and says of each what became of it, in the order they were given in.
 ///
 /// Inventories come last. Whichever order they were sent in, their numbers decide: what was reported after an
-/// inventory stays, and what was reported before it is in the store when it looks.
-pub(super) async fn take(write: &mut Write, jobs: &[Job], at: Millis) -> store::Result<Vec<Taken>> {
+/// inventory stays, and what was reported before it is in the store when it looks. What turned by them is told in the
+/// same write.
+pub(super) async fn take(write: &mut Write, jobs: &[Job], draft: &Draft) -> store::Result<Vec<Taken>> {
+    let at = draft.at();
     let mut taken = vec![Taken::Unknown; jobs.len()];
 
     let (nths, reports) = pick(jobs, |job| match job {
@@ -88,6 +89,10 @@ pub(super) async fn take(write: &mut Write, jobs: &[Job], at: Millis) -> store::
         if let Job::Inventory(inventory) = job {
             taken[nth] = take_inventory(write, inventory).await?;
         }
+    }
+    let turned = draft.turned(&write.take_turns());
+    if !turned.is_empty() {
+        write.put_events(&turned).await?;
     }
     Ok(taken)
 }

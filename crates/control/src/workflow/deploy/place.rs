@@ -7,6 +7,7 @@ use model::{
     name::Placement,
     network_policy::{NetworkPolicy, PolicyJson},
     project::{Usage, Workspace},
+    rollout::{Fit, FleetTarget},
     sentinel::{Desired, Generation, Sentinel},
     size::{CpuMillis, MemoryMib},
     topology::Topology,
@@ -73,7 +74,12 @@ async fn ensure_sentinel(
             let desired = Desired { state: DesiredState::Running, ..sentinel.desired.clone() };
             Sentinel { desired, ..sentinel }
         }
-        None => new_sentinel(shared, draft, environment, placement),
+        None => {
+            // A rollout that ends meanwhile either has seen this one, or is over and this one gets what it brought.
+            write.lock_open_rollout().await?;
+            let brought = write.fleet_target().await?;
+            new_sentinel(shared, draft, environment, placement, &brought)
+        }
     };
     write.put_sentinel(&sentinel, &draft.cause()).await?;
     Ok(true)
@@ -84,9 +90,12 @@ fn new_sentinel(
     draft: &Draft,
     environment: &Environment,
     placement: &Placement,
+    brought: &FleetTarget,
 ) -> Sentinel {
     let id = draft.sentinel();
     let k8s_name = id.kubernetes_name();
+    let (cpu, memory) = (CpuMillis::DEFAULT, MemoryMib::DEFAULT);
+    let Fit { image, cpu, memory } = brought.over(Fit { image: shared.config.sentinel_image(), cpu, memory });
     Sentinel {
         id,
         workspace: environment.workspace,
@@ -98,10 +107,10 @@ fn new_sentinel(
         k8s_name,
         desired: Desired {
             state: DesiredState::Running,
-            image: shared.config.sentinel_image(),
-            replicas: Sentinel::replicas_for(&environment.slug),
-            cpu: CpuMillis::DEFAULT,
-            memory: MemoryMib::DEFAULT,
+            image,
+            replicas: shared.config.sentinels(environment),
+            cpu,
+            memory,
             credential: Generation(1),
             gossip: Generation(1),
             key: shared.key.clone(),
