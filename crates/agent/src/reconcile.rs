@@ -120,7 +120,7 @@ pub(crate) struct Loop<K: Kind, C> {
     /// Things that wait for an object to be gone, and since when.
     blocked: BTreeMap<Key, Instant>,
     reported: BTreeMap<Key, (KubernetesName, K::Observed)>,
-    /// What was reported last of these was perhaps not heard.
+    /// What was reported last of these was perhaps not heard, or is to be told whatever it is by then.
     unsure: BTreeMap<Key, KubernetesName>,
     /// Of everything that was reported.
     census: Census,
@@ -290,7 +290,20 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
         self.census = Census::default();
         self.reports_all = true;
         for key in self.around.actor.cache.keys(K::KIND) {
+            self.owe(&key);
             self.tells.push(Tell::Status(key));
+        }
+    }
+
+    /// What is there and was not told of in this term is told of, even if only that it is gone by then: what is known of it
+    /// is of another term.
+    fn owe(&mut self, key: &Key) {
+        if self.reported.contains_key(key) {
+            return;
+        }
+        let objects = self.around.actor.cache.of_key(K::KIND, key);
+        if let Some(name) = objects.iter().find_map(|live| self.kind.named_by(live)) {
+            self.unsure.insert(key.clone(), name);
         }
     }
 
@@ -306,6 +319,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
     fn stepped(&mut self, step: Step) {
         let Step::Published(keys) = step else { return };
         self.has_moved = true;
+        let is_explained = keys.iter().any(|key| self.guard.is_orphan(key));
         for key in keys {
             self.by_resync.remove(&key);
             self.applies.push(key);
@@ -317,6 +331,8 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
             }
             self.applies.push(shared_objects());
             self.review();
+        } else if is_explained {
+            self.review();
         }
     }
 
@@ -327,6 +343,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
             match touched {
                 Touched::Key(key) => {
                     has_strangers |= !matches!(self.follow.reader().get(&key), Some(Standing::Known { .. }));
+                    self.owe(&key);
                     self.tells.push(Tell::Status(key.clone()));
                     self.saw(key);
                 }
@@ -344,15 +361,23 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
         self.applies.nudge(key);
     }
 
-    /// Whoever of those who share it comes first makes it again; and those who wait may have waited for it.
+    /// One of those who share it makes it again, if need be; and those who wait may have waited for it.
     fn touched_shared(&mut self, object: &Ref) {
         let Some(keys) = self.sharing.get(object) else {
             // Nobody needs it: a write of ours that came late, or somebody else's.
             return self.saw(shared_objects());
         };
-        let waiting = keys.iter().skip(1).filter(|key| self.blocked.contains_key(*key));
-        let heard: Vec<Key> = keys.first().into_iter().chain(waiting).cloned().collect();
+        let waiting = keys.iter().filter(|key| self.blocked.contains_key(*key));
+        let heard: Vec<Key> = self.who_makes(keys).into_iter().chain(waiting).cloned().collect();
         heard.into_iter().for_each(|key| self.saw(key));
+    }
+
+    /// Who of several is to make what they share: one that is still wanted, and rather one that did not fail.
+    fn who_makes<'a>(&self, keys: &'a BTreeSet<Key>) -> Option<&'a Key> {
+        let reader = self.follow.reader();
+        let is_wanted = |key: &&Key| matches!(reader.get(key), Some(Standing::Known { state: Ok(_), .. }));
+        let mut wanted = keys.iter().filter(is_wanted);
+        wanted.clone().find(|key| !self.applies.is_failing(key)).or_else(|| wanted.next())
     }
 
     /// Looks at everything again, unless nothing moved since it was last found in step.
@@ -395,17 +420,14 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
         let ground = Ground { here: actor.term.here(), listed_at };
         let all = actor.cache.keys(K::KIND);
         let mut absent = BTreeSet::new();
-        let mut orphans = 0;
+        let mut orphans = BTreeSet::new();
         for key in &all {
-            match decide(self.follow.reader().get(key), &actor.cache.of_key(K::KIND, key), ground) {
-                Decision::DeleteAbsent { orphans: more, .. } => {
-                    absent.insert(key.clone());
-                    orphans += usize::from(more > 0);
-                }
-                Decision::Delete { orphans: more, .. } | Decision::Leave { orphans: more } => {
-                    orphans += usize::from(more > 0);
-                }
-                Decision::Make { .. } | Decision::Park { .. } => {}
+            let decision = decide(self.follow.reader().get(key), &actor.cache.of_key(K::KIND, key), ground);
+            if matches!(decision, Decision::DeleteAbsent { .. }) {
+                absent.insert(key.clone());
+            }
+            if decision.orphans() > 0 {
+                orphans.insert(key.clone());
             }
         }
         let cleared = self.guard.review(K::KIND, absent, all.len(), orphans);

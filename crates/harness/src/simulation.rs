@@ -47,6 +47,9 @@ pub const OPERATIONS: usize = 200;
 /// How long the calm may take to bring everything together. Whatever needs longer needs a net that is not there.
 const CALM_MAX: Duration = Duration::from_mins(2);
 
+/// How often it is looked whether everything agrees.
+const LOOKS: Duration = Duration::from_secs(5);
+
 /// How long everything must stay as it is then.
 const STAYS: Duration = Duration::from_secs(30);
 
@@ -129,23 +132,31 @@ async fn trouble(world: &mut World, random: &Random) -> BTreeMap<String, u64> {
 /// Waits until everything agrees and nothing moves any more; says what does not, if that never comes.
 async fn settle(world: &mut World) -> Vec<String> {
     let begun = world.clock.instant();
-    let mut rests: Option<(Instant, Moved)> = None;
+    let mut last = Moved::in_(world).await;
+    let (mut agrees_since, mut look_at): (Option<Instant>, _) = (None, begun);
     loop {
         world.clock.sleep(Duration::from_secs(1)).await;
         world.restart_the_fallen();
         world.confirm_all().await;
         let (now, moved) = (world.clock.instant(), Moved::in_(world).await);
-        match rests {
-            // Nothing was written, by us or by anybody; at the end that is looked at once more.
-            Some((since, last)) if last == moved && now < since + STAYS => continue,
-            Some((_, last)) if last == moved => return disagreements(world).await,
-            Some(_) | None => {}
+        let has_moved = std::mem::replace(&mut last, moved) != moved;
+        if has_moved {
+            agrees_since = None;
         }
-        let wrong = disagreements(world).await;
-        rests = wrong.is_empty().then_some((now, moved));
-        if now >= begun + CALM_MAX {
-            let restless = || vec![format!("everything agrees, and something moves all the same: {moved:?}")];
-            return if wrong.is_empty() { restless() } else { wrong };
+        match agrees_since {
+            // Nothing was written, by us or by anybody; at the end that is looked at once more.
+            Some(since) if now >= since + STAYS => return disagreements(world).await,
+            None if now >= begun + CALM_MAX => {
+                let wrong = disagreements(world).await;
+                let restless = format!("everything agrees, and something moves all the same: {moved:?}");
+                return if wrong.is_empty() { vec![restless] } else { wrong };
+            }
+            // To look at everything costs more than to wait until nothing moves.
+            None if !has_moved && now >= look_at => {
+                look_at = now + LOOKS;
+                agrees_since = disagreements(world).await.is_empty().then_some(now);
+            }
+            Some(_) | None => {}
         }
     }
 }

@@ -3,7 +3,7 @@
 //! The control plane and the agent may be in this process or others, and the cluster a real one or local; this looks at
 //! the store and the cluster only.
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 
 use agent::{
     config::AgentConfig,
@@ -160,6 +160,8 @@ impl<S: Stage> Story<'_, S> {
             if is_enough() {
                 break;
             }
+            // What was just worked on rests for a moment, and Kubernetes does not.
+            tokio::time::sleep(Duration::from_millis(200)).await;
             self.kubernetes.delete(&account.object).await;
             self.has(std::slice::from_ref(account)).await;
         }

@@ -21,7 +21,7 @@ use self::scene::Scene;
 /// Every cause in turn against the same objects. From one to the next the agent is back in step, but for the last two:
 /// after them the history is another.
 async fn nothing_goes(size: u128) {
-    let mut scene = Scene::set(size).await;
+    let mut scene = Box::pin(Scene::set(size)).await;
     faults::an_init_that_is_cut(&mut scene).await;
     faults::not_found(&mut scene).await;
     faults::errors(&mut scene).await;

@@ -51,6 +51,18 @@ pub(crate) enum Decision<D> {
     },
 }
 
+impl<D> Decision<D> {
+    /// How many of its objects nothing explains.
+    pub(crate) fn orphans(&self) -> usize {
+        match self {
+            Decision::Delete { orphans, .. }
+            | Decision::DeleteAbsent { orphans, .. }
+            | Decision::Leave { orphans } => *orphans,
+            Decision::Make { .. } | Decision::Park { .. } => 0,
+        }
+    }
+}
+
 /// Where we are, and what the last complete list was.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ground<'a> {

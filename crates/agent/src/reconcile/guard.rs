@@ -20,7 +20,8 @@ pub(crate) struct Guard {
     let_go: BTreeSet<Key>,
     held_back: Option<HeldBack>,
     confirmed: Option<ListHash>,
-    orphans: usize,
+    /// What has objects that no list explains.
+    orphans: BTreeSet<Key>,
     report_all: u64,
 }
 
@@ -52,7 +53,7 @@ impl Guard {
         kind: Kind,
         absent: BTreeSet<Key>,
         all: usize,
-        orphans: usize,
+        orphans: BTreeSet<Key>,
     ) -> BTreeSet<Key> {
         self.orphans = orphans;
         self.cleared.retain(|key| absent.contains(key));
@@ -95,7 +96,12 @@ impl Guard {
     }
 
     pub(crate) fn orphans(&self) -> u64 {
-        self.orphans as u64
+        self.orphans.len() as u64
+    }
+
+    /// Whether nothing explained this thing when everything was last looked at.
+    pub(crate) fn is_orphan(&self, key: &Key) -> bool {
+        self.orphans.contains(key)
     }
 }
 
@@ -111,13 +117,13 @@ mod tests {
     #[test]
     fn what_was_let_go_is_not_held_back_when_it_is_half_done() {
         let mut guard = Guard::default();
-        assert_eq!(guard.review(Kind::Deployment, keys(500), 1000, 0), BTreeSet::new());
+        assert_eq!(guard.review(Kind::Deployment, keys(500), 1000, BTreeSet::new()), BTreeSet::new());
         let held_back = guard.held_back().unwrap();
         assert_eq!((held_back.count, held_back.hash), (500, list_hash(&keys(500))));
         guard.confirm(Some(held_back.hash));
-        assert_eq!(guard.review(Kind::Deployment, keys(500), 1000, 0), keys(500));
+        assert_eq!(guard.review(Kind::Deployment, keys(500), 1000, BTreeSet::new()), keys(500));
         assert_eq!(guard.held_back(), None);
-        assert_eq!(guard.review(Kind::Deployment, keys(300), 800, 0), BTreeSet::new());
+        assert_eq!(guard.review(Kind::Deployment, keys(300), 800, BTreeSet::new()), BTreeSet::new());
         assert!(guard.lets_go(&Key::new("dep_299")) && !guard.lets_go(&Key::new("dep_300")));
         assert_eq!(guard.held_back(), None);
     }
@@ -126,14 +132,14 @@ mod tests {
     fn a_confirmation_of_one_list_is_none_of_another() {
         let mut guard = Guard::default();
         guard.confirm(Some(list_hash(&keys(400))));
-        assert_eq!(guard.review(Kind::Deployment, keys(500), 1000, 0), BTreeSet::new());
+        assert_eq!(guard.review(Kind::Deployment, keys(500), 1000, BTreeSet::new()), BTreeSet::new());
         assert!(!guard.lets_go(&Key::new("dep_0")));
     }
 
     #[test]
     fn another_list_takes_back_what_was_let_go() {
         let mut guard = Guard::default();
-        assert_eq!(guard.review(Kind::Deployment, keys(1), 10, 0), keys(1));
+        assert_eq!(guard.review(Kind::Deployment, keys(1), 10, BTreeSet::new()), keys(1));
         let position = Position {
             history: model::id::HistoryId::sample(1),
             version: model::watch::Version::new(9),

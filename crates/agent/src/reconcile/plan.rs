@@ -148,6 +148,7 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
         }
         if has_worked {
             tracing::info!(kind = %K::KIND, %key, %version, ?done, "applied");
+            self.applies.rest(key.clone());
             self.tells.push(Tell::Status(key.clone()));
         }
     }
@@ -158,16 +159,22 @@ impl<K: Kind, C: Cluster> Loop<K, C> {
         } else {
             self.made.remove(key);
             self.opened.remove(key);
-            for keys in self.sharing.values_mut() {
-                keys.remove(key);
-            }
-            self.sharing.retain(|_, keys| !keys.is_empty());
+            self.leave_shared(key);
         }
         if let Some(trouble) = self.troubles.get_mut(key) {
             // It is this state that is well.
             trouble.version = version;
             self.tells.push(Tell::Apply(key.clone()));
         }
+    }
+
+    /// It needs nothing any more. What it was to see to of what it shared, another looks at.
+    fn leave_shared(&mut self, key: &Key) {
+        let shared = self.sharing.values_mut().filter_map(|keys| keys.remove(key).then_some(&*keys));
+        let left: Vec<BTreeSet<Key>> = shared.cloned().collect();
+        self.sharing.retain(|_, keys| !keys.is_empty());
+        let heirs: BTreeSet<Key> = left.iter().filter_map(|keys| self.who_makes(keys).cloned()).collect();
+        heirs.into_iter().for_each(|heir| self.saw(heir));
     }
 
     /// What stands in the way goes by itself, as a rule, and that is seen. What does not go is told of: somebody has to

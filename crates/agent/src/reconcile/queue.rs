@@ -13,6 +13,9 @@ use runtime::{
 };
 use tokio::time::Instant;
 
+/// How long a thing rests after something was done about it, unless there is news.
+const REST: Duration = Duration::from_millis(100);
+
 /// Things that wait for their turn. Of two times asked for, the earlier counts.
 pub(crate) struct Queue<K> {
     clock: Clock,
@@ -29,6 +32,8 @@ pub(crate) struct Queue<K> {
     dirty: BTreeMap<K, bool>,
     failing: BTreeMap<K, Backoff>,
     handed_out: BTreeMap<K, Instant>,
+    /// Worked on a moment ago: until when only news of them counts.
+    resting: BTreeMap<K, Instant>,
 }
 
 impl<K: Clone + Ord> Queue<K> {
@@ -49,6 +54,7 @@ impl<K: Clone + Ord> Queue<K> {
             dirty: BTreeMap::new(),
             failing: BTreeMap::new(),
             handed_out: BTreeMap::new(),
+            resting: BTreeMap::new(),
         })
     }
 
@@ -61,8 +67,16 @@ impl<K: Clone + Ord> Queue<K> {
         }
     }
 
-    /// Somebody saw it move: it is due now, unless it waits because it failed. A failed attempt may be what moved it,
-    /// and must not be its own reason for the next. Says whether nobody else had asked for it.
+    /// Something had to be done about it. Somebody may undo that at once, each time: what is merely seen to move again
+    /// waits for a moment, so that nobody is fought at full speed.
+    pub(crate) fn rest(&mut self, thing: K) {
+        let now = self.clock.instant();
+        self.resting.retain(|_, until| now < *until);
+        self.resting.insert(thing, now + REST);
+    }
+
+    /// Somebody saw it move: it is due now, unless it rests or waits because it failed. A failed attempt may be what moved
+    /// it, and must not be its own reason for the next. Says whether nobody else had asked for it.
     pub(crate) fn nudge(&mut self, thing: K) -> bool {
         if self.running.contains(&thing) {
             self.dirty.entry(thing).or_insert(false);
@@ -70,7 +84,8 @@ impl<K: Clone + Ord> Queue<K> {
         }
         let is_first = !self.failing.contains_key(&thing) && !self.due.contains_key(&thing);
         if !self.failing.contains_key(&thing) {
-            self.enqueue(thing, Duration::ZERO);
+            let rest = self.rest_of(&thing);
+            self.enqueue(thing, rest);
         }
         is_first
     }
@@ -98,8 +113,8 @@ impl<K: Clone + Ord> Queue<K> {
     pub(crate) fn succeeded(&mut self, thing: &K) {
         self.give_back(thing);
         self.failing.remove(thing);
-        if self.dirty.remove(thing).is_some() {
-            self.enqueue(thing.clone(), Duration::ZERO);
+        if let Some(delay) = self.asked_meanwhile(thing) {
+            self.enqueue(thing.clone(), delay);
         }
     }
 
@@ -130,7 +145,7 @@ impl<K: Clone + Ord> Queue<K> {
     pub(crate) fn blocked(&mut self, thing: &K, at_most: Duration) {
         self.give_back(thing);
         self.failing.remove(thing);
-        let delay = if self.dirty.remove(thing).is_some() { Duration::ZERO } else { at_most };
+        let delay = self.asked_meanwhile(thing).unwrap_or(at_most);
         self.enqueue(thing.clone(), delay);
     }
 
@@ -152,6 +167,17 @@ impl<K: Clone + Ord> Queue<K> {
 
     pub(crate) fn waiting(&self) -> usize {
         self.due.len()
+    }
+
+    /// Whether it was asked for while it ran, and how long that may wait: news not at all.
+    fn asked_meanwhile(&mut self, thing: &K) -> Option<Duration> {
+        let is_news = self.dirty.remove(thing)?;
+        Some(if is_news { Duration::ZERO } else { self.rest_of(thing) })
+    }
+
+    fn rest_of(&self, thing: &K) -> Duration {
+        let until = self.resting.get(thing);
+        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(self.clock.instant()))
     }
 
     fn give_back(&mut self, thing: &K) {
@@ -177,6 +203,8 @@ impl<K: Clone + Ord> Queue<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const BLOCKED: Duration = Duration::from_secs(10);
 
     fn queue(spacing: Duration) -> Queue<&'static str> {
         let clock = Clock::simulated(runtime::clock::Timestamp::from_millis(0));
@@ -279,6 +307,31 @@ mod tests {
         let before = queue.clock.instant();
         assert_eq!(queue.next().await, "a");
         assert_eq!((before.elapsed(), queue.failing()), (Duration::ZERO, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_undone_each_time_is_not_fought_at_full_speed_and_news_of_it_waits_for_nothing() {
+        let mut queue = queue(Duration::ZERO);
+        let before = queue.clock.instant();
+        queue.nudge("a");
+        for turn in 0..10 {
+            assert_eq!(queue.next().await, "a");
+            assert_eq!(before.elapsed(), REST * turn);
+            queue.rest("a");
+            // Undone while it ran, and after.
+            if turn % 2 == 0 {
+                queue.nudge("a");
+            }
+            if turn % 3 == 0 {
+                queue.blocked(&"a", BLOCKED);
+            } else {
+                queue.succeeded(&"a");
+            }
+            queue.nudge("a");
+        }
+        queue.push("a");
+        assert_eq!(queue.next().await, "a");
+        assert_eq!(before.elapsed(), REST * 9);
     }
 
     #[tokio::test(start_paused = true)]

@@ -252,7 +252,8 @@ fn routed(routing: &Routing, is_gone: bool, there: &There) -> Option<String> {
     let observed: Vec<Instance> = agent::deployment::observe::observe(&objects).unwrap_or_default();
     let mut stored = routing.instances.clone();
     stored.sort_unstable_by(|one, other| one.k8s_name.cmp(&other.k8s_name));
-    (stored != observed).then(|| format!("{id}: {observed:?} runs, and {stored:?} is known"))
+    let place = &routing.placement;
+    (stored != observed).then(|| format!("{id} in {place}: {observed:?} runs, and {stored:?} is known"))
 }
 
 fn seen(report: &SentinelReport, there: &There) -> Option<String> {

@@ -19,6 +19,7 @@ use futures_util::{
 use model::name::Line;
 use runtime::{clock::Clock, shutdown::Tasks};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use self::watch::Watch;
 use super::{
@@ -57,7 +58,12 @@ pub struct Ledger(Arc<Mutex<Entries>>);
 struct Entries {
     writes: u64,
     wrongs: Vec<String>,
+    /// When the last write was, and how many there were at that very time.
+    busy: Option<(Instant, u32)>,
 }
+
+/// So many writes at one and the same time are a fight that never ends.
+const WRITES_AT_ONCE_MAX: u32 = 10_000;
 
 impl Ledger {
     /// How often anything but a Lease was written.
@@ -69,8 +75,13 @@ impl Ledger {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).wrongs.clone()
     }
 
-    fn count(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).writes += 1;
+    /// Counts a write, and says whether there is an end to them.
+    fn count(&self, now: Instant) -> bool {
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.writes += 1;
+        let before = entries.busy.filter(|(at, _)| *at == now).map_or(0, |(_, count)| count);
+        entries.busy = Some((now, before + 1));
+        before < WRITES_AT_ONCE_MAX
     }
 
     pub fn wrong(&self, what: String) {
@@ -85,8 +96,12 @@ impl<C: Cluster> Rough<C> {
 
     /// Whoever writes holds the Lease: it was renewed a moment ago, so nobody else can have taken it.
     async fn is_theirs(&self, what: &str, object: &Ref) {
-        let Around { who, namespace, ledger, .. } = &self.around;
-        ledger.count();
+        let Around { who, namespace, ledger, clock, .. } = &self.around;
+        if !ledger.count(clock.instant()) {
+            ledger.wrong(format!("{who} writes without end, now to {what} {object}"));
+            // Time stands still while anybody works: this one does not any more.
+            return std::future::pending().await;
+        }
         let Ok(leases) = self.inner.leases(namespace).await else { return };
         let mut holders = leases.iter().filter_map(|lease| lease.holder.as_deref());
         if !holders.any(|holder| holder == &**who) {

@@ -1,4 +1,4 @@
-//! Many seeds, on as many threads as there are cores, until there are enough or one fails.
+//! Many seeds, on as many threads as there are cores, until there are enough or too many fail.
 
 use std::{
     collections::BTreeMap,
@@ -27,8 +27,8 @@ pub struct Tally {
     pub failed: BTreeMap<u64, String>,
 }
 
-/// Runs seeds from `first` on: `least` of them, and more while there is time. Stops at the first that fails.
-pub fn run_all(first: u64, least: u64, time: Duration) -> Tally {
+/// Runs seeds from `first` on: `least` of them, and more while there is time. Stops when `failures_max` have failed.
+pub fn run_all(first: u64, least: u64, time: Duration, failures_max: usize) -> Tally {
     let (clock, next, is_over) = (Clock::system(), AtomicU64::new(first), AtomicBool::new(false));
     let (begun, tally) = (clock.instant(), Mutex::new(Tally::default()));
     let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
@@ -46,7 +46,7 @@ pub fn run_all(first: u64, least: u64, time: Duration) -> Tally {
                         Ok(outcome) => tally.add(outcome),
                         Err(_told) => drop(tally.failed.insert(seed, "it panicked".to_owned())),
                     }
-                    is_over.fetch_or(!tally.failed.is_empty(), Ordering::Relaxed);
+                    is_over.fetch_or(tally.failed.len() >= failures_max, Ordering::Relaxed);
                 }
             });
         }
