@@ -112,13 +112,8 @@ async fn serve(
         levels.set(&new.log.levels)?;
         present(control(new)?)
     })?;
-    let caller = client.caller().clone();
     let Some(local) = config.local.clone() else {
-        let instance = caller.instance.as_ref().context("an agent has a name")?;
-        let Process { clock, random, metrics, .. } = &process;
-        let (shard, requests) = (caller.placement.shard.clone(), Requests::registered(metrics));
-        let kube = Kube::connect(&config.kubernetes, instance, shard, requests, clock.clone(), random.fork());
-        let kube = kube.await.context("the cluster is not to be reached")?;
+        let kube = open_kube(&config, &client, &process).await?;
         return run(config, client, kube, process).await;
     };
     let pods = Tasks::new();
@@ -155,6 +150,20 @@ pub(crate) async fn build<C: Cluster>(
 ) -> anyhow::Result<Built<C>> {
     let agent = Built::open(config, client, Arc::new(cluster), process.agent_parts());
     agent.await.context("the agent cannot start")
+}
+
+/// Reaches the Kubernetes cluster that the settings name.
+pub(crate) async fn open_kube(
+    config: &AgentConfig,
+    client: &Client,
+    process: &Process,
+) -> anyhow::Result<Kube> {
+    let caller = client.caller();
+    let instance = caller.instance.as_ref().context("an agent has a name")?;
+    let Process { clock, random, metrics, .. } = process;
+    let (shard, requests) = (caller.placement.shard.clone(), Requests::registered(metrics));
+    let kube = Kube::connect(&config.kubernetes, instance, shard, requests, clock.clone(), random.fork());
+    kube.await.context("the cluster is not to be reached")
 }
 
 /// The ports of this machine that pods may be given.

@@ -1,7 +1,6 @@
 //! `krane control`: the control plane as a process, and what an operator does to its store.
 
 mod cluster;
-mod seed;
 mod token;
 
 use std::{fmt::Write as _, net::SocketAddr, path::PathBuf, sync::Arc};
@@ -85,8 +84,6 @@ enum Command {
     Cluster(cluster::Cluster),
     /// Print the description of the API, as `/openapi.json` has it
     Openapi,
-    /// Write something to try things with
-    Seed(seed::Seed),
 }
 
 /// A store that is open for one command.
@@ -119,7 +116,6 @@ impl Control {
             let done = match command {
                 Command::Token(token) => token.run(&opened).await,
                 Command::Cluster(cluster) => cluster.run(&opened).await,
-                Command::Seed(seed) => seed.run(&opened, &loaded.value).await,
                 Command::Openapi => unreachable!("it was answered without a store"),
             };
             opened.close().await;

@@ -2,6 +2,7 @@
 
 mod greeting;
 mod region;
+mod sample;
 
 use std::{
     fs::{self, File, TryLockError},
@@ -15,28 +16,28 @@ use ::control::{
     Bound,
     config::{ControlConfig, DeployConfig},
     files,
-    seed::{self, Wanted},
     tokens::Tokens,
 };
 use agent::cluster::local::process::LocalConfig;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use model::{name::Placement, size::Replicas};
+use model::name::Placement;
 use runtime::{
-    clock::Clock,
+    clock::{Clock, Timestamp},
     shutdown::Tasks,
     telemetry::{self, LogFormat},
 };
 
 use self::{
-    greeting::{Door, Greeting, regions},
-    region::{REGIONS, REGIONS_MAX, Surroundings, place, start},
+    greeting::{Door, Greeting, Open, open},
+    region::{REGIONS_MAX, Surroundings, places, start},
 };
 use crate::{
     agent::{PODS_DRAIN, ports},
     control,
     process::{Process, block_on, say},
     user::{
+        client::Client,
         context::{ContextFile, Entry},
         environment::Environment,
     },
@@ -45,12 +46,18 @@ use crate::{
 /// How many instances the sample has in each region.
 const INSTANCES: u32 = 2;
 
+/// A local cluster pulls nothing: what it has no image for, it will not have later.
+const NOT_THERE: Duration = Duration::from_secs(2);
+
+/// Nobody else goes on with what we began while we have the directory, and whoever has it after us need not wait long.
+const CLAIM: Duration = Duration::from_secs(2);
+
 /// Whoever has it has the directory.
 const LOCK: &str = "lock";
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  krane dev\n  krane dev --fresh --regions 3 --port 7070\n  krane dev --output json --directory /tmp/krane"
+    after_help = "Examples:\n  krane dev\n  krane dev --fresh --regions 3 --port 7070\n  krane dev --output json --directory /tmp/krane\n  krane dev --kubeconfig ~/.kube/config --listen 0.0.0.0:7070 --advertise http://192.0.2.1:7070"
 )]
 pub(crate) struct Dev {
     /// Where all state is kept; made if it is not there
@@ -68,6 +75,12 @@ pub(crate) struct Dev {
     /// Where the API is, if others than this machine shall reach it; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: SocketAddr,
+    /// Where agents, sentinels and commands find the API, if that is not where it listens
+    #[arg(long, value_name = "URL")]
+    advertise: Option<String>,
+    /// Run on the Kubernetes cluster of this file, as one region, instead of on clusters of this machine
+    #[arg(long, value_name = "FILE", conflicts_with = "regions")]
+    kubeconfig: Option<PathBuf>,
     /// Where health and metrics are served; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     admin: SocketAddr,
@@ -106,13 +119,8 @@ impl Dev {
         let store = bound.control().store().clone();
         let Process { clock, random, tasks, .. } = &process;
         let (clock, random, tasks, pods) = (clock.clone(), random.clone(), tasks.clone(), Tasks::new());
-        let places: Vec<Placement> = REGIONS.iter().take(self.regions.into()).copied().map(place).collect();
         let since = clock.now();
-        let replicas = Replicas::new(INSTANCES.into()).context("a few")?;
-        let wanted = Wanted { places: &places, replicas, key: bound.control().credential_key() };
-        seed::sample(&store, &clock, &random, &wanted).await.context("the sample cannot be written")?;
-        let (mut greeting, address, drain) =
-            (self.greeting(&bound, process.admin()).await?, bound.address(), bound.drain());
+        let (greeting, drain) = (self.greeting(&bound, process.admin()).await?, bound.drain());
         let control = process.begin("control", bound.run());
         control.ready().await;
         if let Err(error) = self.remember(&greeting) {
@@ -120,36 +128,30 @@ impl Dev {
         }
         let around = Surroundings {
             directory: &self.directory,
-            control: address,
+            control: &greeting.control,
+            kubeconfig: self.kubeconfig.as_deref(),
             tokens: &Tokens::new(&store, &clock, &random),
             ports: &ports(&LocalConfig::default(), &random),
             tasks: &tasks,
             pods: &pods,
         };
         let (mut agents, mut doors) = (Vec::new(), Vec::new());
-        for (nth, place) in places.iter().enumerate() {
+        for place in places(self.regions, self.kubeconfig.as_deref()) {
             self.progress(&format!("region {}", place.region));
-            let region = start(place, &around).await.with_context(|| format!("region {}", place.region))?;
-            doors.push(Door {
-                place: place.clone(),
-                sentinel: seed::sentinel_id(nth),
-                services: region.services,
-            });
+            let region = start(&place, &around).await.with_context(|| format!("region {}", place.region))?;
+            doors.push(Door { place, admin: region.admin, services: region.services });
             agents.push(region.agent);
         }
-        self.progress("the sample, and sentinels that lead to it");
-        let (output, stopping) = (self.output, tasks.clone());
+        self.progress("the sample, through the API");
+        let client = Client::new(&self.entry(&greeting)?)?;
+        let hello = greet(greeting, client, clock, doors, since, self.output);
         // Beside the wait for signals: whoever is in a hurry need not wait for the sample.
+        let stopping = tasks.clone();
         tasks.spawn("greeting", async move {
-            let known = tokio::select! {
+            tokio::select! {
                 biased;
-                () = stopping.stopping() => return,
-                known = regions(&store, &clock, &doors, INSTANCES as usize, since) => known,
-            };
-            greeting.regions = known;
-            let said = say(&if output == Output::Json { greeting.json() } else { greeting.text() });
-            if let Err(error) = said {
-                tracing::warn!(%error, "nobody hears the greeting");
+                () = stopping.stopping() => {}
+                () = hello => {}
             }
         });
         let ended = control.until_signal(drain).await;
@@ -170,16 +172,22 @@ impl Dev {
 
     /// Keeps a context, so that the user's commands work in another terminal without a login.
     fn remember(&self, greeting: &Greeting) -> anyhow::Result<()> {
-        let entry = Entry {
-            token: greeting.token.clone(),
-            workspace: Some("sample".to_owned()),
-            project: Some("sample".to_owned()),
-            directory: Some(std::path::absolute(&self.directory)?),
-            ..Entry::new(&greeting.control)
-        };
+        let entry = self.entry(greeting)?;
         ContextFile::find(&Environment::read())?.change(|contexts| {
             contexts.put("dev", entry);
             Ok(())
+        })
+    }
+
+    /// What a user's command needs to know of it.
+    fn entry(&self, greeting: &Greeting) -> anyhow::Result<Entry> {
+        Ok(Entry {
+            token: greeting.token.clone(),
+            workspace: Some(sample::WORKSPACE.to_owned()),
+            project: Some(sample::PROJECT.to_owned()),
+            // Elsewhere nothing that a command could look at is on this machine.
+            directory: self.kubeconfig.is_none().then(|| std::path::absolute(&self.directory)).transpose()?,
+            ..Entry::new(&greeting.control)
         })
     }
 
@@ -216,12 +224,14 @@ impl Dev {
 
     fn config(&self) -> ControlConfig {
         let Self { directory, admin, .. } = self;
+        let usual = DeployConfig::default();
+        let image_pull = if self.kubeconfig.is_none() { NOT_THERE } else { usual.image_pull };
         ControlConfig {
             listen: self.listen(),
             admin: *admin,
             directory: directory.clone(),
-            // A local cluster pulls nothing: what it has no image for, it will not have later.
-            deploy: DeployConfig { image_pull: Duration::from_secs(2), ..DeployConfig::default() },
+            // One sentinel in a region is enough: there is no zone to lose.
+            deploy: DeployConfig { claim: CLAIM, image_pull, production_sentinels: 1, ..usual },
             ..ControlConfig::default()
         }
     }
@@ -234,9 +244,10 @@ impl Dev {
             database: control.store().describe().await.context("the store does not answer")?,
             directory: self.directory.display().to_string(),
             position: format!("history {}, version {}", position.history, position.version),
-            control: format!("http://{}", bound.address()),
+            control: self.advertise.clone().unwrap_or_else(|| format!("http://{}", bound.address())),
             admin: format!("http://{admin}"),
             token: files::read_private(&self.directory.join("admin.token"))?,
+            hostname: None,
             regions: Vec::new(),
         })
     }
@@ -251,6 +262,31 @@ impl Dev {
         format!(
             "directory = {directory:?}\nregions = {regions}\nlisten = \"{listen}\"\nadmin = \"{admin}\"\nlog = {log:?}\n"
         )
+    }
+}
+
+/// Deploys the sample, waits until it answers, and says what is where.
+async fn greet(
+    mut greeting: Greeting,
+    client: Client,
+    clock: Clock,
+    doors: Vec<Door>,
+    since: Timestamp,
+    output: Output,
+) {
+    let places: Vec<Placement> = doors.iter().map(|door| door.place.clone()).collect();
+    let deployed = async {
+        let environment = sample::ensure(&client, &clock, &places, INSTANCES).await?;
+        open(&client, &clock, &doors, &environment, (INSTANCES as usize, since)).await
+    };
+    let opened = deployed.await.unwrap_or_else(|error| {
+        tracing::error!(error = format!("{error:#}"), "the sample is not there");
+        Open::nothing(&doors)
+    });
+    (greeting.hostname, greeting.regions) = (opened.hostname, opened.regions);
+    let said = say(&if output == Output::Json { greeting.json() } else { greeting.text() });
+    if let Err(error) = said {
+        tracing::warn!(%error, "nobody hears the greeting");
     }
 }
 

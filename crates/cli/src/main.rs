@@ -84,7 +84,7 @@ fn ended(done: anyhow::Result<user::End>) -> ExitCode {
         Ok(end) => end.into(),
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            user::End::of(&error).into()
         }
     }
 }

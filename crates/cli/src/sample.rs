@@ -4,7 +4,10 @@ use std::{
     collections::BTreeMap,
     io::Write as _,
     net::{Ipv4Addr, SocketAddr},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -38,6 +41,28 @@ pub(crate) struct Sample {
     /// How long it takes to start
     #[arg(long, default_value = "0s", value_parser = duration::parse, value_name = "TIME")]
     delay: Duration,
+    /// How long it takes to answer
+    #[arg(long, default_value = "0s", value_parser = duration::parse, value_name = "TIME")]
+    latency: Duration,
+    /// How many of a hundred requests it fails
+    #[arg(long, default_value_t = 0, value_name = "PERCENT", value_parser = clap::value_parser!(u64).range(0..=100))]
+    errors: u64,
+}
+
+/// How it answers, and how often it was asked.
+struct Manner {
+    variables: BTreeMap<String, String>,
+    latency: Duration,
+    errors: u64,
+    asked: AtomicU64,
+}
+
+impl Manner {
+    /// Whether this request fails: so many of a hundred, evenly.
+    fn fails(&self) -> bool {
+        let nth = self.asked.fetch_add(1, Ordering::Relaxed);
+        (nth + 1) * self.errors / 100 > nth * self.errors / 100
+    }
 }
 
 impl Sample {
@@ -50,10 +75,12 @@ impl Sample {
             let listener =
                 TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
             writeln!(std::io::stdout(), "listening on {address}")?;
-            let (tasks, variables) = (Tasks::new(), Arc::new(variables));
+            let Sample { latency, errors, .. } = *self;
+            let manner = Manner { variables, latency, errors, asked: AtomicU64::new(0) };
+            let (tasks, manner) = (Tasks::new(), Arc::new(manner));
             let serving = tasks.clone();
             tasks.spawn("sample", async move {
-                let answer = move |stream, _| answer(stream, variables.clone());
+                let answer = move |stream, _| answer(stream, manner.clone());
                 serve("request", listener, CONNECTIONS_MAX, &serving, answer).await;
             });
             let ended = run_until_signal(&tasks, DRAIN).await.context("cannot wait for signals")?;
@@ -64,9 +91,11 @@ impl Sample {
 }
 
 /// Answers one request, and ends the connection. Whoever breaks off has had enough.
-async fn answer(mut stream: TcpStream, variables: Arc<BTreeMap<String, String>>) {
+async fn answer(mut stream: TcpStream, manner: Arc<Manner>) {
     let Ok(Some(path)) = timeout(PATIENCE, read_path(&mut stream)).await else { return };
-    let variable = |name: &str| variables.get(name);
+    let variable = |name: &str| manner.variables.get(name);
+    Clock::system().sleep(manner.latency).await;
+    let status = if manner.fails() { "500 Internal Server Error" } else { "200 OK" };
     let body = json!({
         "region": variable("UNKEY_REGION"),
         "instance": variable("UNKEY_INSTANCE_ID"),
@@ -74,8 +103,8 @@ async fn answer(mut stream: TcpStream, variables: Arc<BTreeMap<String, String>>)
         "path": path,
     });
     let body = format!("{body}\n");
-    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n";
-    let answer = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+    let head = "Content-Type: application/json\r\nConnection: close\r\n";
+    let answer = format!("HTTP/1.1 {status}\r\n{head}Content-Length: {}\r\n\r\n{body}", body.len());
     let _broken_off = timeout(PATIENCE, stream.write_all(answer.as_bytes())).await;
     let _broken_off = timeout(PATIENCE, stream.shutdown()).await;
 }

@@ -9,20 +9,22 @@
 
 mod access;
 mod check;
-mod client;
+pub(crate) mod client;
 mod completion;
 pub(crate) mod context;
 mod declare;
 mod deploy;
+mod door;
 pub(crate) mod environment;
 mod events;
 mod follow;
-mod get;
+pub(crate) mod get;
 mod kind;
 mod logs;
+mod make;
 mod operate;
 mod output;
-mod place;
+pub(crate) mod place;
 mod server;
 mod status;
 mod trouble;
@@ -31,13 +33,15 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use self::{deploy::What, environment::Environment, output::Paint};
+use self::{deploy::What, environment::Environment, output::Paint, trouble::Trouble};
 use crate::process::block_on_small;
 
-/// How a command ended that did what it was asked, and has something to say by it. Errors are 1, wrong usage is 2.
+/// How a command ended, for whoever looks at its exit code. Wrong usage is 2, which the parser of arguments says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     Done = 0,
+    /// It could not be done.
+    Error = 1,
     /// The deployment failed.
     Failed = 3,
     /// The deployment was cancelled, overtaken or stopped.
@@ -46,6 +50,19 @@ pub(crate) enum End {
     Differs = 5,
     /// `check` found something wrong.
     Unwell = 6,
+    /// It is still under way, and nobody wanted to wait longer.
+    Late = 7,
+    /// No control plane answered.
+    NoServer = 8,
+    /// There is no token that is good for it.
+    NotAllowed = 9,
+}
+
+impl End {
+    /// What an error means for whoever cannot read it.
+    pub(crate) fn of(error: &anyhow::Error) -> End {
+        error.downcast_ref::<Trouble>().map_or(End::Error, Trouble::end)
+    }
 }
 
 impl From<End> for ExitCode {
@@ -84,6 +101,10 @@ pub(crate) enum Command {
     Status(status::Status),
     /// List things of a kind, or show one
     Get(get::Get),
+    /// Make a workspace, a project, an app or an environment
+    Create(make::Create),
+    /// Delete one, with all that is in it
+    Delete(make::Delete),
     /// Show what the instances of a deployment print
     Logs(logs::Logs),
     /// Show the newest requests of an environment
@@ -127,6 +148,8 @@ impl Command {
             Command::Cancel(verb) => block_on_small(verb.run(&session, What::Cancel)),
             Command::Status(status) => block_on_small(status.run(&session)),
             Command::Get(get) => block_on_small(get.run(&session)),
+            Command::Create(create) => block_on_small(create.run(&session)),
+            Command::Delete(delete) => block_on_small(delete.run(&session)),
             Command::Logs(logs) => block_on_small(logs.run(&session)),
             Command::Requests(requests) => block_on_small(requests.run(&session)),
             Command::Events(events) => block_on_small(events.run(&session)),

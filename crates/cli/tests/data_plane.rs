@@ -9,7 +9,6 @@ mod world;
 
 use std::time::Duration;
 
-use control::seed;
 use model::{
     time::Millis,
     traffic::{Blame, StatusClass},
@@ -96,12 +95,14 @@ fn what_sentinels_carry_arrives_in_the_store() {
     let expected = MANY as u64 + world.asked_before();
     let found = on_store(&world, async |store| {
         let (environment, well) =
-            (seed::environment_id(), (Blame::None, StatusClass::new(2).expect("a digit")));
+            (world.sample.environment, (Blame::None, StatusClass::new(2).expect("a digit")));
         let mut found = (0, Vec::new());
         for _ in 0..200 {
-            let all =
-                store.traffic(environment, Some(&seed::hostname()), Millis(0)).await.expect("the traffic");
-            let count = all.get(&seed::deployment_id()).and_then(|sums| sums.counts.get(&well).copied());
+            let all = store
+                .traffic(environment, Some(&world.sample.hostname), Millis(0))
+                .await
+                .expect("the traffic");
+            let count = all.get(&world.sample.deployment).and_then(|sums| sums.counts.get(&well).copied());
             let requests = store.requests(environment, 1000).await.expect("the requests");
             found = (count.unwrap_or_default(), requests);
             if found.0 >= expected && found.1.iter().any(|one| one.status == Some(404)) {
@@ -117,9 +118,9 @@ fn what_sentinels_carry_arrives_in_the_store() {
         requests.iter().find(|one| one.id.as_str() == asked[MANY - 1]).expect("the last is among them");
     assert_eq!(
         (last.status, last.deployment, last.blame),
-        (Some(200), Some(seed::deployment_id()), Blame::None)
+        (Some(200), Some(world.sample.deployment), Blame::None)
     );
-    assert_eq!((last.path.as_str(), last.hostname.as_ref()), ("/some/path", Some(&seed::hostname())));
+    assert_eq!((last.path.as_str(), last.hostname.as_ref()), ("/some/path", Some(&world.sample.hostname)));
     let lost = requests.iter().find(|one| one.status == Some(404)).expect("also what nobody answers for");
     assert_eq!((lost.deployment, lost.blame), (None, Blame::Client));
     world.end();
@@ -131,7 +132,7 @@ fn a_sentinel_that_runs_presents_the_credential_that_it_is_given_anew() {
     let sentinel = world.sentinel();
     assert!(!world.sentinel_log().contains("another token"));
     on_store(&world, async |store| {
-        let (mut row, _) = store.sentinel(seed::sentinel_id(0)).await.expect("the row");
+        let (mut row, _) = store.sentinel(world.sample.sentinel).await.expect("the row");
         row.desired.credential = row.desired.credential.next();
         let mut write = store.begin().await.expect("a write");
         write.put_sentinel(&row, &Cause { change: None, at: Millis(1) }).await.expect("it is put");

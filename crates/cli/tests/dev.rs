@@ -2,136 +2,49 @@
 
 #![allow(clippy::disallowed_methods, reason = "these tests are about real time")]
 
-use std::{
-    fs,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::TcpStream,
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    time::{Duration, Instant},
-};
+#[path = "support/dev.rs"]
+mod dev;
+
+use std::{fs, path::Path, process::Command};
 
 use serde_json::Value;
 
-/// All that runs in a directory, and what it said.
-struct Dev {
-    child: Child,
-    said: Value,
-}
+use self::dev::{Dev, ask, command, contexts, eventually, get, kill, of_directory};
 
-impl Dev {
-    fn start(home: &Path, more: &[&str]) -> Dev {
-        let log =
-            fs::File::options().create(true).append(true).open(home.with_extension("log")).expect("a log");
-        let child = Command::new(env!("CARGO_BIN_EXE_krane"))
-            .args(["dev", "--output", "json", "--directory"])
-            .arg(home)
-            .env("KRANE_CONTEXTS", contexts(home))
-            .args(more)
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn();
-        let mut child = child.expect("the binary runs");
-        let mut line = String::new();
-        let mut output = BufReader::new(child.stdout.take().expect("an output"));
-        output.read_line(&mut line).expect("it speaks UTF-8");
-        let said = serde_json::from_str(&line).unwrap_or_else(|error| {
-            panic!(
-                "{error}: {line:?}\n{}",
-                fs::read_to_string(home.with_extension("log")).unwrap_or_default()
-            )
-        });
-        Dev { child, said }
-    }
-
-    /// Two regions with a sentinel and two instances each; all of them answer, and say where they are.
-    fn all_answer(&self) {
-        let regions = self.said["regions"].as_array().expect("regions");
-        let names: Vec<&str> = regions.iter().filter_map(|region| region["name"].as_str()).collect();
-        assert_eq!(names, ["local/eu", "local/us"]);
-        for region in regions {
-            let instances = region["instances"].as_array().expect("instances");
-            assert_eq!(instances.len(), 2, "{region}");
-            let host = self.said["hostnames"][0].as_str().expect("a hostname");
-            assert_eq!(host, "sample-hello-sample.localhost");
-            let sentinel = region["sentinel"].as_str().and_then(|url| url.strip_prefix("http://"));
-            let direct = instances.iter().map(|instance| get(instance.as_str().expect("an address"), "any"));
-            let through = (0..8).map(|_| get(sentinel.expect("an address"), host));
-            for answer in direct.chain(through) {
-                assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-                assert!(answer.contains(&format!("\"region\":{}", region["name"])), "{answer}");
-            }
-            let elsewhere = get(sentinel.expect("an address"), "other.localhost");
-            assert!(elsewhere.starts_with("HTTP/1.1 404 "), "{elsewhere}");
+/// Two regions with a sentinel and two instances each; all of them answer, and say where they are.
+fn all_answer(dev: &Dev) {
+    let regions = dev.said["regions"].as_array().expect("regions");
+    let names: Vec<&str> = regions.iter().filter_map(|region| region["name"].as_str()).collect();
+    assert_eq!(names, ["local/eu", "local/us"]);
+    assert_eq!(dev.hostname(), "sample-hello-sample.localhost");
+    for (region, sentinel) in regions.iter().zip(dev.sentinels()) {
+        let instances = region["instances"].as_array().expect("instances");
+        assert_eq!(instances.len(), 2, "{region}");
+        let direct = instances.iter().map(|instance| get(instance.as_str().expect("an address"), "any", "/"));
+        let through = (0..8).map(|_| get(&sentinel, dev.hostname(), "/"));
+        for answer in direct.chain(through) {
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+            assert!(answer.contains(&format!("\"region\":{}", region["name"])), "{answer}");
         }
-        assert_eq!(self.said["dashboard"], Value::Null);
+        let elsewhere = get(&sentinel, "other.localhost", "/");
+        assert!(elsewhere.starts_with("HTTP/1.1 404 "), "{elsewhere}");
     }
-
-    /// Where the sentinels of both regions are.
-    fn sentinels(&self) -> Vec<Value> {
-        let regions = self.said["regions"].as_array().expect("regions");
-        regions.iter().map(|region| region["sentinel"].clone()).collect()
-    }
-
-    fn interrupt(mut self) {
-        let killed = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status();
-        assert!(killed.expect("kill is there").success());
-        assert!(self.child.wait().expect("it ends").success(), "it ends well");
-    }
-}
-
-/// Where it keeps its context, which is no place of ours.
-fn contexts(home: &Path) -> PathBuf {
-    home.parent().expect("it is in a directory").join("contexts.json")
-}
-
-/// What a user's command prints beside it.
-fn ask(home: &Path, arguments: &[&str]) -> (Option<i32>, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_krane"));
-    let output =
-        command.args(arguments).env("KRANE_CONTEXTS", contexts(home)).output().expect("the binary runs");
-    let text = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8(text).expect("it speaks UTF-8"))
-}
-
-fn get(address: &str, host: &str) -> String {
-    let mut stream = TcpStream::connect(address).expect("it listens");
-    write!(stream, "GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").expect("it reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
-    answer
-}
-
-/// The processes whose environment names this directory: workloads, and who keeps them.
-fn of_directory(home: &Path) -> Vec<u32> {
-    let mark = home.to_str().expect("UTF-8").as_bytes();
-    let all = fs::read_dir("/proc").expect("Linux").flatten();
-    let numbered = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let marked = numbered.filter(|pid| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.windows(mark.len()).any(|window| window == mark)
-    });
-    marked.collect()
+    assert_eq!(dev.said["dashboard"], Value::Null);
 }
 
 #[test]
 fn nothing_is_left_of_dev_when_it_is_killed_and_the_next_goes_on() {
     let directory = tempfile::tempdir().expect("a directory");
     let home = directory.path().join("state");
-    let mut first = Dev::start(&home, &[]);
-    first.all_answer();
+    let first = Dev::start(&home, &[]);
+    all_answer(&first);
     assert_eq!(of_directory(&home).len(), 12, "four workloads, two sentinels, and a keeper each");
-    first.child.kill().expect("it is killed");
-    first.child.wait().expect("it ends");
-    let killed = Instant::now();
-    while !of_directory(&home).is_empty() {
-        assert!(killed.elapsed() < Duration::from_secs(2), "{:?} are left", of_directory(&home));
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let (token, sentinels) = (first.said["token"].clone(), first.sentinels());
+    first.kill();
     let second = Dev::start(&home, &[]);
-    second.all_answer();
-    assert_eq!(second.said["token"], first.said["token"], "it goes on where it was");
-    assert_eq!(second.sentinels(), first.sentinels(), "a Service is where it was");
+    all_answer(&second);
+    assert_eq!(second.said["token"], token, "it goes on where it was");
+    assert_eq!(second.sentinels(), sentinels, "a Service is where it was");
     let pods =
         |region: &str| fs::read_dir(home.join("local").join(region).join("pods")).expect("pods").count();
     assert_eq!((pods("eu"), pods("us")), (3, 3), "what the first left is gone");
@@ -139,22 +52,100 @@ fn nothing_is_left_of_dev_when_it_is_killed_and_the_next_goes_on() {
     assert_eq!(of_directory(&home), [] as [u32; 0]);
 }
 
+/// Waits until the newest deployment has come to this, without whoever started it saying so.
+fn newest_is(home: &Path, status: &str) -> String {
+    eventually(&format!("the newest is {status}"), || {
+        let ended = ask(home, &["get", "deployments", "-o", "json"]);
+        let list: Value = serde_json::from_str(&ended.data).map_err(|_| ended.said)?;
+        let newest = &list["data"][0];
+        if newest["status"] == status { Ok(newest["id"].to_string()) } else { Err(newest.to_string()) }
+    })
+}
+
+#[test]
+fn a_deployment_in_the_middle_of_which_dev_is_killed_is_finished_by_the_next() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let home = directory.path().join("state");
+    // The first of all, before dev has said a word.
+    let mut first = command(&home, &[]).spawn().expect("the binary runs");
+    let id = newest_is(&home, "deploying");
+    kill(&mut first, &home);
+
+    let second = Dev::start(&home, &[]);
+    all_answer(&second);
+    assert_eq!(newest_is(&home, "ready"), id, "it was gone on with, and not begun anew");
+    // And one that somebody asked for.
+    second.ok(&["deploy", "--app", "hello", "--image", "krane/sample:2", "--detach"]);
+    let id = newest_is(&home, "deploying");
+    second.kill();
+    let third = Dev::start(&home, &[]);
+    assert_eq!(newest_is(&home, "ready"), id);
+    all_answer(&third);
+    let images = third.json(&["get", "deployments", "--where", "status=ready"]);
+    assert_eq!(images["data"][0]["image"], "krane/sample:2", "what somebody deployed is not undone");
+    third.interrupt();
+}
+
 #[test]
 fn the_users_commands_work_beside_it_without_a_login() {
     let directory = tempfile::tempdir().expect("a directory");
     let home = directory.path().join("state");
     let dev = Dev::start(&home, &[]);
-    dev.all_answer();
-    let (code, status) = ask(&home, &["status"]);
-    assert!(code == Some(0) && status.contains("local/eu") && status.contains("ready"), "{status}");
-    let (_, ids) = ask(&home, &["get", "deployments", "-o", "name"]);
+    all_answer(&dev);
+    let status = dev.ok(&["status"]);
+    assert!(status.contains("local/eu") && status.contains("ready"), "{status}");
+    let ids = dev.ok(&["get", "deployments", "-o", "name"]);
     let id = ids.lines().next().expect("a deployment");
-    let (code, one) = ask(&home, &["status", id]);
-    assert!(code == Some(0) && one.contains("2/2 ready"), "{one}");
-    let (code, printed) = ask(&home, &["logs", id, "--region", "local/eu"]);
-    assert_eq!(code, Some(0), "{printed}");
-    let (code, listed) = ask(&home, &["context"]);
-    assert!(code == Some(0) && listed.contains("*  dev"), "{listed}");
+    let one = dev.ok(&["status", id]);
+    assert!(one.contains("2/2 ready"), "{one}");
+    dev.ok(&["logs", id, "--region", "local/eu"]);
+    let listed = dev.ok(&["context"]);
+    assert!(listed.contains("*  dev"), "{listed}");
+    // Who made it, and with what: a user through the API, agents with tokens of their own.
+    let audit = dev.json(&["get", "audit-log"]);
+    let actions: Vec<&str> = audit["data"]
+        .as_array()
+        .expect("entries")
+        .iter()
+        .filter_map(|entry| entry["action"].as_str())
+        .collect();
+    assert!(actions.contains(&"workspaces.create") && actions.contains(&"apply.apply"), "{actions:?}");
+    dev.interrupt();
+}
+
+/// Does what a line says: `curl -H 'Host: NAME' http://ADDRESS/`, with what it is about behind it.
+fn run_line(line: &str) -> String {
+    let rest = line.strip_prefix("curl -H 'Host: ").expect("it names a host");
+    let (host, rest) = rest.split_once("' http://").expect("it has an address");
+    let (address, about) = rest.split_once("/  # ").expect("it says what it is about");
+    assert!(about.starts_with("local/"), "{line}");
+    get(address, host, "/")
+}
+
+#[test]
+fn a_new_app_is_asked_by_the_line_that_is_printed_for_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let home = directory.path().join("state");
+    let dev = Dev::start(&home, &[]);
+    let file = directory.path().join("app.yaml");
+    let text = "app: other\nenvironment: preview\nimage: krane/sample:1\nregions: [local/eu, local/us]\n";
+    fs::write(&file, text).expect("a document");
+    let applied = dev.ask(&["apply", "-f", file.to_str().expect("UTF-8")]);
+    assert_eq!(applied.code, 0, "{}", applied.said);
+    let of_new = |text: &str| -> Vec<String> {
+        let lines = text.lines().map(str::trim).filter(|line| line.starts_with("curl "));
+        lines.filter(|line| line.contains("sample-other-preview-sample")).map(str::to_owned).collect()
+    };
+    let (status, routes) = (dev.ok(&["status"]), dev.ok(&["routes", "--curl"]));
+    for said in [&applied.said, &status, &routes] {
+        let lines = of_new(said);
+        assert_eq!(lines.len(), 2, "{said}");
+        for (line, region) in lines.iter().zip(["local/eu", "local/us"]) {
+            assert!(line.ends_with(&format!("# {region}")), "{line}");
+            let answer = run_line(line);
+            assert!(answer.contains(&format!("\"region\":\"{region}\"")), "{line}: {answer}");
+        }
+    }
     dev.interrupt();
 }
 
@@ -177,11 +168,11 @@ fn dev_has_its_directory_alone_and_forgets_only_what_is_its_own() {
     let first = Dev::start(&home, &[]);
     let text = refused(&home, &["--fresh"]);
     assert!(text.contains("another krane dev runs in"), "{text}");
-    first.all_answer();
+    all_answer(&first);
     let token = first.said["token"].clone();
     first.interrupt();
     let fresh = Dev::start(&home, &["--fresh"]);
-    fresh.all_answer();
+    all_answer(&fresh);
     assert_ne!(fresh.said["token"], token, "everything is new");
     fresh.interrupt();
 

@@ -1,5 +1,7 @@
 //! The user's commands against a control plane that runs: what they print, what they say, and how they end.
 
+#![allow(clippy::disallowed_methods, reason = "a token expires in real time")]
+
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},
@@ -134,7 +136,7 @@ fn a_token_is_kept_only_if_the_control_plane_takes_it() {
     let url = plane.url();
     let stranger = format!("krane_user_{}", "0".repeat(52));
     let ended = plane.krane(&["login", &url], &[], &stranger);
-    assert_eq!(ended.code, 1);
+    assert_eq!(ended.code, 9);
     assert!(ended.said.contains("krane login") && !ended.said.contains(&stranger), "{}", ended.said);
     let ended = plane.krane(&["login", &url], &[], "no token at all");
     assert!(ended.code == 1 && ended.said.contains("does not look like"), "{}", ended.said);
@@ -225,48 +227,118 @@ fn a_document_is_written_compared_and_applied() {
     assert_eq!(schema["required"][0], "app");
 }
 
+/// Somebody who is no control plane of ours: answers everything with this, after a head that is not read.
+fn answering(answer: impl Fn(&str) -> String + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = format!("http://{}", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut head = [0; 4096];
+            let read = stream.read(&mut head).unwrap_or_default();
+            let head = String::from_utf8_lossy(&head[..read]).into_owned();
+            drop(stream.write_all(answer(head.split(' ').nth(1).unwrap_or_default()).as_bytes()));
+        }
+    });
+    address
+}
+
+fn http(status: &str, media: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {media}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
+}
+
 #[test]
-fn every_trouble_says_what_to_do() {
+fn every_trouble_says_what_to_do_and_has_its_exit_code() {
     let plane = Plane::start();
     plane.login();
-    let said = |environment: &[(&str, &str)], arguments: &[&str]| {
+    let said = |code: i32, environment: &[(&str, &str)], arguments: &[&str]| {
         let ended = plane.krane(arguments, environment, "");
-        assert_eq!(ended.code, 1, "{}", ended.said);
+        assert_eq!(ended.code, code, "{}", ended.said);
         ended.said
     };
     // Nobody is there.
     let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
     let nobody = format!("http://{free}");
-    let told = said(&[("KRANE_URL", &nobody)], &["get", "apps"]);
+    let told = said(8, &[("KRANE_URL", &nobody)], &["get", "apps"]);
     assert!(told.contains(&nobody) && told.contains("krane dev"), "{told}");
     // Somebody else is there.
-    let other = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = format!("http://{}", other.local_addr().expect("an address"));
-    std::thread::spawn(move || {
-        for mut stream in other.incoming().flatten() {
-            let mut head = [0; 4096];
-            drop(stream.read(&mut head));
-            drop(stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"));
-        }
-    });
-    let told = said(&[("KRANE_URL", &address)], &["get", "apps"]);
+    let other = answering(|_| http("200 OK", "text/plain", "hello"));
+    let told = said(8, &[("KRANE_URL", &other)], &["get", "apps"]);
     assert!(told.contains("not as a control plane does") && told.contains("krane login"), "{told}");
-    // No token, and one that may only read.
+    // A control plane of another version, which does not know what is asked for.
+    let newer = answering(|path| match path {
+        "/openapi.json" => http("200 OK", "application/json", r#"{"info":{"version":"99.0.0"}}"#),
+        _ => http(
+            "404 Not Found",
+            "application/problem+json",
+            r#"{"status":404,"code":"not_found","detail":"there is no such path"}"#,
+        ),
+    });
+    let told = said(1, &[("KRANE_URL", &newer)], &["get", "apps"]);
+    let versions = format!("this krane is {} and {newer} is 99.0.0", env!("CARGO_PKG_VERSION"));
+    assert!(told.contains(&versions) && told.contains("update the older"), "{told}");
+    // No token, one of another control plane, one that has expired, and one that may only read.
     let url = plane.url();
-    let told = said(&[("KRANE_URL", &url)], &["get", "apps"]);
+    let told = said(9, &[("KRANE_URL", &url)], &["get", "apps"]);
     assert!(told.contains(&format!("krane login {url}")), "{told}");
+    let stranger = format!("krane_user_{}", "0".repeat(52));
+    let told = said(9, &[("KRANE_URL", &url), ("KRANE_TOKEN", &stranger)], &["get", "apps"]);
+    assert!(told.contains("another control plane") && told.contains(&format!("krane login {url}")), "{told}");
+    let short = plane.ok(&["tokens", "create", "--name", "short", "--role", "read", "--expires-in", "1"]);
+    let short = [("KRANE_URL", url.as_str()), ("KRANE_TOKEN", short.trim())];
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let told = said(9, &short, &["get", "apps"]);
+    assert!(told.contains("expired") && told.contains(&format!("krane login {url}")), "{told}");
     let reader = plane.ok(&["tokens", "create", "--name", "reader", "--role", "read"]);
-    plane.post("/v1/workspaces", r#"{"slug":"acme"}"#);
+    plane.ok(&["create", "workspace", "acme"]);
     let file = plane.home.path().join("app.yaml");
     std::fs::write(&file, "app: acme/shop/web\n").expect("a file");
     let reader = [("KRANE_URL", url.as_str()), ("KRANE_TOKEN", reader.trim())];
-    let told = said(&reader, &["apply", "-f", file.to_str().expect("UTF-8")]);
+    let told = said(9, &reader, &["apply", "-f", file.to_str().expect("UTF-8")]);
     assert!(told.contains("role") && told.contains("krane tokens create"), "{told}");
     // A kind that there is not, and a thing that there is not.
     let unknown = plane.krane(&["get", "things"], &[], "");
     assert!(unknown.code == 2 && unknown.said.contains("deployments"), "{}", unknown.said);
-    let told = said(&[], &["get", "app", "app_01hf7yat0060rk4csm6mv3ee1s"]);
-    assert!(told.contains("krane get"), "{told}");
+    let told = said(1, &[], &["get", "app", "app_01hf7yat0060rk4csm6mv3ee1s"]);
+    assert!(told.contains("krane get") && !told.contains("this krane is"), "{told}");
+}
+
+#[test]
+fn what_deployments_live_in_is_made_and_deleted_by_name() {
+    let plane = Plane::start();
+    plane.login();
+    assert!(plane.ok(&["create", "workspace", "acme", "--name", "Acme & Co"]).contains("Acme & Co"));
+    let again = plane.krane(&["create", "workspace", "acme"], &[], "");
+    assert!(again.code == 1 && again.said.contains("acme"), "{}", again.said);
+    // The context knows the workspace.
+    plane.ok(&["create", "project", "shop"]);
+    let nowhere = plane.krane(&["create", "app", "shoe/web"], &[], "");
+    assert!(nowhere.code == 1 && nowhere.said.contains("there is no project shoe"), "{}", nowhere.said);
+    plane.ok(&["create", "app", "acme/shop/web"]);
+    let id = plane.ok(&["create", "env", "shop/web/preview", "-o", "name"]);
+    assert!(id.starts_with("env_"), "{id}");
+    let which = plane.krane(&["create", "environment", "preview"], &[], "");
+    assert!(which.code == 1 && which.said.contains("which project?"), "{}", which.said);
+
+    let asked = plane.krane(&["delete", "environment", "shop/web/preview"], &[], "");
+    assert!(asked.code == 1 && asked.said.contains("--yes"), "{}", asked.said);
+    assert!(plane.ok(&["get", "environments"]).contains("preview"), "nothing was done");
+    let gone = plane.krane(&["delete", "environment", "shop/web/preview", "--yes"], &[], "");
+    assert!(
+        gone.code == 0 && gone.said.contains(&format!("{} is being deleted", id.trim())),
+        "{}",
+        gone.said
+    );
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while plane.ok(&["get", "environments"]).contains("preview") {
+        assert!(std::time::Instant::now() < until, "it is still there");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    plane.ok(&["create", "workspace", "other"]);
+    plane.ok(&["delete", "workspace", "other", "--yes"]);
+    assert!(!plane.ok(&["get", "workspaces"]).contains("other"));
 }
 
 #[test]

@@ -71,8 +71,25 @@ impl Client {
         self.ask(Method::POST, path, content).await
     }
 
-    /// Asks, and reads the whole answer: `null`, if there was nothing to say.
+    /// Asks, and reads the whole answer: `null`, if there was nothing to say. A refusal that another version may be the
+    /// reason of says which it is.
     pub(crate) async fn ask(&self, method: Method, path: &str, content: Content) -> Result<Value, Trouble> {
+        match self.ask_once(method, path, content).await {
+            Err(trouble) if trouble.may_be_another_version() => Err(match self.version().await {
+                Some(version) => trouble.of_version(version),
+                None => trouble,
+            }),
+            done => done,
+        }
+    }
+
+    /// Which version the control plane is, if it says so.
+    pub(crate) async fn version(&self) -> Option<String> {
+        let described = self.ask_once(Method::GET, "/openapi.json", Content::Nothing).await.ok()?;
+        described["info"]["version"].as_str().map(str::to_owned)
+    }
+
+    async fn ask_once(&self, method: Method, path: &str, content: Content) -> Result<Value, Trouble> {
         let asked = async {
             let response = self.send(method, path, content, &[]).await?;
             let status = response.status();

@@ -112,8 +112,8 @@ impl Apply {
                 say(&format!("{id} is under way; follow it with: krane status {id} --follow"));
             }
             Some(id) => {
-                let (client, _) = self.document.access.open(session)?;
-                return follow(&client, session, id, Goal::Ready).await;
+                let (client, entry) = self.document.access.open(session)?;
+                return follow((&client, &entry), session, id, (Goal::Ready, None)).await;
             }
             None => {}
         }

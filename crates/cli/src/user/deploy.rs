@@ -1,24 +1,29 @@
 //! `krane deploy` and what else is asked of deployments; each is followed until it has happened.
 
+use std::time::Duration;
+
 use clap::{Args, ValueEnum};
+use runtime::config::duration;
 use serde_json::{Value, json};
 
 use super::{
     End, Session,
     access::Access,
     client::{self, Content},
+    context::Entry,
     follow::{Goal, follow},
     output::{Format, confirm, json as pretty, print, say, yaml},
     place::{Where, id},
 };
 
 const DEPLOY_EXAMPLES: &str =
-    "Exit codes: 0 it is ready, 1 it could not be asked for, 3 it failed, 4 it was cancelled or overtaken.
+    "Exit codes: 0 it is ready, 3 it failed, 4 it was cancelled or overtaken, 7 it took longer than --timeout, 8 no control plane
+answered, 9 the token does not allow it, 2 the command line was wrong, 1 anything else.
 
 Examples:
   krane deploy --app shop/web --image registry.example.com/shop/web:1.4.2
   krane deploy --app shop/web --env preview --image web:pr-7 --branch feature --detach
-  krane deploy --app shop/web --image web:2 --strategy canary";
+  krane deploy --app shop/web --image web:2 --strategy canary --timeout 30m";
 
 #[derive(Args)]
 #[command(after_help = DEPLOY_EXAMPLES)]
@@ -58,6 +63,9 @@ struct Way {
     /// Do not wait for it
     #[arg(long)]
     detach: bool,
+    /// How long to wait, as 90s or 5m; it goes on by itself all the same
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, conflicts_with = "detach")]
+    timeout: Option<Duration>,
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
     #[command(flatten)]
@@ -65,7 +73,8 @@ struct Way {
 }
 
 const VERB_EXAMPLES: &str =
-    "Exit codes: 0 it is done, 1 it could not be asked for, 3 it failed, 4 it ended otherwise.
+    "Exit codes: 0 it is done, 3 it failed, 4 it ended otherwise, 7 it took longer than --timeout, 8 no control plane answered,
+9 the token does not allow it, 2 the command line was wrong, 1 anything else.
 
 Examples:
   krane promote dep_01hf7yat0060rk4csm6mv3ee1s
@@ -152,14 +161,14 @@ impl Deploy {
             body["settings"]["regions"] = json!(self.regions);
         }
         let made = client.post("/v1/deployments", Content::Json(body)).await?;
-        self.way.go_on(&client, session, &made, Goal::Ready).await
+        self.way.go_on((&client, &entry), session, &made, Goal::Ready).await
     }
 }
 
 impl Verb {
     pub(super) async fn run(self, session: &Session, what: What) -> anyhow::Result<End> {
         let (word, goal, question) = match what {
-            What::Promote => ("promote", Goal::Ready, None),
+            What::Promote => ("promote", Goal::Live, None),
             What::Start => ("start", Goal::Ready, None),
             What::Stop => ("stop", Goal::Stopped, Some("Stop every instance of")),
             What::Cancel => ("cancel", Goal::Over, Some("Cancel")),
@@ -178,10 +187,10 @@ impl Verb {
         if let Some(question) = question {
             confirm(&format!("{question} {}?", self.id), self.yes)?;
         }
-        let (client, _) = self.way.access.open(session)?;
+        let (client, entry) = self.way.access.open(session)?;
         let path = format!("/v1/deployments/{}/{word}", client::encode(&self.id));
         let about = client.post(&path, content).await?;
-        self.way.go_on(&client, session, &about, goal).await
+        self.way.go_on((&client, &entry), session, &about, goal).await
     }
 }
 
@@ -189,13 +198,13 @@ impl Rollback {
     pub(super) async fn run(self, session: &Session) -> anyhow::Result<End> {
         let body = self.to.as_ref().map_or_else(|| json!({}), |to| json!({ "to": to }));
         let question = Some("Take the traffic back from");
-        self.verb.ask(session, "rollback", Goal::Ready, question, Content::Json(body)).await
+        self.verb.ask(session, "rollback", Goal::Live, question, Content::Json(body)).await
     }
 }
 
 impl Scale {
     pub(super) async fn run(self, session: &Session) -> anyhow::Result<End> {
-        let (client, _) = self.way.access.open(session)?;
+        let (client, entry) = self.way.access.open(session)?;
         let mut scaling = json!({ "min": self.min, "max": self.max.unwrap_or(self.min) });
         if let Some(cpu) = self.cpu {
             scaling["cpu"] = json!(cpu);
@@ -208,7 +217,7 @@ impl Scale {
         };
         let path = format!("/v1/deployments/{}/scale", client::encode(&self.id));
         let about = client.post(&path, Content::Json(body)).await?;
-        self.way.go_on(&client, session, &about, Goal::Ready).await
+        self.way.go_on((&client, &entry), session, &about, Goal::Scaled).await
     }
 }
 
@@ -216,17 +225,17 @@ impl Way {
     /// Says what was begun, and follows it unless nobody wants to wait.
     async fn go_on(
         &self,
-        client: &client::Client,
+        (client, entry): (&client::Client, &Entry),
         session: &Session,
         about: &Value,
         goal: Goal,
     ) -> anyhow::Result<End> {
         let id = id(about)?;
         let end = if self.detach {
-            say(&format!("{id} is under way; follow it with: krane status {id}"));
+            say(&format!("{id} is under way; follow it with: krane status {id} --follow"));
             End::Done
         } else {
-            follow(client, session, &id, goal).await?
+            follow((client, entry), session, &id, (goal, self.timeout)).await?
         };
         match self.output {
             Format::Table | Format::Wide => {}

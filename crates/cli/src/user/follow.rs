@@ -14,6 +14,9 @@ use serde_json::Value;
 use super::{
     End, Session,
     client::Client,
+    context::Entry,
+    door,
+    get::list,
     kind::cell,
     output::{Colour, Paint, say},
 };
@@ -28,25 +31,86 @@ const REASONS: usize = 3;
 pub(crate) enum Goal {
     /// It runs and has its traffic.
     Ready,
+    /// The same, and it is what is live.
+    Live,
+    /// As many run as are wanted, wherever that can be known.
+    Scaled,
     /// Nothing of it runs.
     Stopped,
     /// It goes no further.
     Over,
 }
 
-/// Looks at a deployment until it is where it is going, or never will be.
-pub(crate) async fn follow(client: &Client, session: &Session, id: &str, goal: Goal) -> anyhow::Result<End> {
+/// Looks at a deployment until it is where it is going, or never will be; says how to ask it, if it can be asked.
+pub(crate) async fn follow(
+    (client, entry): (&Client, &Entry),
+    session: &Session,
+    id: &str,
+    (goal, timeout): (Goal, Option<Duration>),
+) -> anyhow::Result<End> {
     let clock = Clock::system();
+    let until = timeout.map(|timeout| clock.instant() + timeout);
     let mut screen = Screen::new();
     loop {
         let detail = client.get(&format!("/v1/deployments/{}", super::client::encode(id))).await?;
-        screen.show(&lines(&detail, session.paint))?;
-        if let Some(end) = ended(&detail, goal) {
+        let mut seen = lines(&detail, session.paint);
+        seen.extend(canary(client, &detail, session.paint).await?);
+        screen.show(&seen)?;
+        let is_there = match goal {
+            Goal::Live => is_live(client, &detail).await?,
+            Goal::Scaled => is_scaled(&detail),
+            Goal::Ready | Goal::Stopped | Goal::Over => true,
+        };
+        if let Some(end) = ended(&detail, goal).filter(|end| is_there || *end != End::Done) {
             say(&last_words(&detail, end, session.paint));
+            if end == End::Done && matches!(goal, Goal::Ready | Goal::Live | Goal::Scaled) {
+                for one in door::to_deployment(client, entry, &detail).await? {
+                    say(&format!("  {}", one.line()));
+                }
+            }
             return Ok(end);
+        }
+        if until.is_some_and(|until| clock.instant() >= until) {
+            say(&format!("{id} is still under way; follow it with: krane status {id} --follow"));
+            return Ok(End::Late);
         }
         clock.sleep(AGAIN).await;
     }
+}
+
+/// How much of the traffic it has while it shares it, and how it was judged last.
+async fn canary(client: &Client, detail: &Value, paint: Paint) -> anyhow::Result<Vec<String>> {
+    if detail["status"] != "network" {
+        return Ok(Vec::new());
+    }
+    let (id, environment) = (cell(detail.get("id")), cell(detail.get("environment_id")));
+    let routes = list(client, "/v1/routes", &[("environment_id", &environment)]).await?;
+    let query = [("deployment_id", Some(id.as_str())), ("kind", Some("canary.judged")), ("limit", Some("1"))];
+    let judged = client.get(&super::client::path("/v1/events", &query)).await?;
+    Ok(canary_lines(&id, &routes, &judged["data"][0], paint))
+}
+
+fn canary_lines(id: &str, routes: &[Value], judged: &Value, paint: Paint) -> Vec<String> {
+    let shared = routes.iter().find_map(|route| {
+        let targets = route["targets"].as_array().filter(|targets| targets.len() > 1)?;
+        let own = targets.iter().find(|target| target["deployment_id"] == id)?["weight"].as_u64()?;
+        let all: u64 = targets.iter().filter_map(|target| target["weight"].as_u64()).sum();
+        Some(own * 100 / all.max(1))
+    });
+    let Some(share) = shared else { return Vec::new() };
+    let share = paint.talk(Colour::Yellow, &format!("{share} % of the traffic"));
+    let mut lines = vec![format!("  {:<11} {share}", "canary")];
+    if let Some(fields) = judged["fields"].as_object() {
+        let of = |name: &str| cell(fields.get(name));
+        lines.push(format!(
+            "    at {} %: {}: {}; {}",
+            of("share"),
+            of("verdict"),
+            of("reason"),
+            of("message")
+        ));
+    }
+    lines
 }
 
 /// How it ended, if it has.
@@ -56,11 +120,37 @@ fn ended(detail: &Value, goal: Goal) -> Option<End> {
     let is_gone = || placed().all(|place| place["desired_state"] == "stopped" && place["running"] == 0);
     match (status, goal) {
         ("failed", _) => Some(End::Failed),
-        ("cancelled" | "stopped", Goal::Over) | ("ready", Goal::Ready | Goal::Over) => Some(End::Done),
         ("stopped", Goal::Stopped) => is_gone().then_some(End::Done),
-        ("cancelled" | "superseded", _) | ("stopped", Goal::Ready) => Some(End::Otherwise),
+        ("cancelled" | "stopped", Goal::Over)
+        | ("ready", Goal::Ready | Goal::Live | Goal::Scaled | Goal::Over) => Some(End::Done),
+        // What was stopped is started first when it is to be live.
+        ("cancelled" | "superseded", _) | ("stopped", Goal::Ready | Goal::Scaled) => Some(End::Otherwise),
         _ => None,
     }
+}
+
+/// Whether most of what is live, or of its environment, is led to it.
+async fn is_live(client: &Client, detail: &Value) -> anyhow::Result<bool> {
+    let environment = cell(detail.get("environment_id"));
+    let routes = list(client, "/v1/routes", &[("environment_id", &environment)]).await?;
+    Ok(leads_to(&routes, &cell(detail.get("id"))))
+}
+
+fn leads_to(routes: &[Value], id: &str) -> bool {
+    let of = |follows: &str| routes.iter().find(|route| route["follows"] == follows);
+    let targets = of("live").or_else(|| of("environment")).and_then(|route| route["targets"].as_array());
+    let heaviest = targets.into_iter().flatten().max_by_key(|target| target["weight"].as_u64());
+    heaviest.is_some_and(|target| target["deployment_id"] == id)
+}
+
+fn is_scaled(detail: &Value) -> bool {
+    let is_full = |place: &Value| {
+        let (running, scaling) = (place["running"].as_u64().unwrap_or(0), &place["scaling"]);
+        let bound = |name: &str| scaling[name].as_u64();
+        running >= bound("min").unwrap_or(0) && bound("max").is_none_or(|max| running <= max)
+    };
+    let mut placed = detail["topology"].as_array().into_iter().flatten();
+    placed.all(|place| place["reachability"] != "reachable" || is_full(place))
 }
 
 /// What there is to see of a deployment.
@@ -123,12 +213,12 @@ fn last_words(detail: &Value, end: End, paint: Paint) -> String {
     let (id, status) = (cell(detail.get("id")), cell(detail.get("status")));
     let reason = detail["reason"].as_str().map(|reason| format!(": {reason}")).unwrap_or_default();
     match end {
-        End::Done | End::Differs | End::Unwell => paint.talk(Colour::Green, &format!("{id} is {status}")),
+        End::Done => paint.talk(Colour::Green, &format!("{id} is {status}")),
         End::Failed => {
             let told = paint.talk(Colour::Red, &format!("{id} failed{reason}"));
             format!("{told}\n  what served before still serves; see more with: krane status {id}")
         }
-        End::Otherwise => format!("{id} is {status}{reason}"),
+        _ => format!("{id} is {status}{reason}"),
     }
 }
 
@@ -220,11 +310,49 @@ dep_1 web:1 deploying
     }
 
     #[test]
+    fn a_canary_shows_its_share_and_how_it_was_judged() {
+        let routes = [
+            json!({ "targets": [{ "deployment_id": "dep_1", "weight": 100 }] }),
+            json!({ "targets": [
+                { "deployment_id": "dep_0", "weight": 75 }, { "deployment_id": "dep_1", "weight": 25 },
+            ] }),
+        ];
+        let judged = json!({ "fields": {
+            "share": "5", "verdict": "promote", "reason": "as good", "message": "canary: 0 %; baseline: 1 %",
+        } });
+        let told = canary_lines("dep_1", &routes, &judged, Paint::never());
+        let expected =
+            ["  canary      25 % of the traffic", "    at 5 %: promote: as good; canary: 0 %; baseline: 1 %"];
+        assert_eq!(told, expected);
+        assert_eq!(canary_lines("dep_1", &routes, &Value::Null, Paint::never()).len(), 1);
+        assert_eq!(canary_lines("dep_2", &routes, &judged, Paint::never()), [] as [String; 0]);
+    }
+
+    #[test]
     fn piped_lines_are_said_once() {
         let first = lines(&detail("deploying"), Paint::never());
         assert_eq!(news(&[], &first).len(), first.len());
         let second = lines(&detail("network"), Paint::never());
         assert_eq!(news(&first, &second), ["dep_1 web:1 network"]);
+    }
+
+    #[test]
+    fn it_is_live_once_the_live_route_leads_to_it_and_scaled_once_as_many_run() {
+        let route = |follows: &str, id: &str| {
+            json!({ "follows": follows, "targets": [
+                { "deployment_id": id, "weight": 75 }, { "deployment_id": "dep_9", "weight": 25 },
+            ] })
+        };
+        let routes = [route("deployment", "dep_1"), route("environment", "dep_1"), route("live", "dep_0")];
+        assert!(leads_to(&routes, "dep_0") && !leads_to(&routes, "dep_1"));
+        assert!(leads_to(&routes[..2], "dep_1") && !leads_to(&routes[..1], "dep_1"));
+        let scaled = |running: u64, reachability: &str| {
+            is_scaled(&json!({ "topology": [
+                { "running": running, "reachability": reachability, "scaling": { "min": 3, "max": 4 } },
+            ] }))
+        };
+        assert!(!scaled(2, "reachable") && scaled(3, "reachable") && scaled(4, "reachable"));
+        assert!(!scaled(5, "reachable") && scaled(0, "unreachable"));
     }
 
     #[test]

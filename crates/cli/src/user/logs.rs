@@ -29,7 +29,7 @@ const EXAMPLES: &str = "What runs on this machine (krane dev) is shown; for what
 Examples:
   krane logs dep_01hf7yat0060rk4csm6mv3ee1s
   krane logs dep_01hf7yat0060rk4csm6mv3ee1s -f
-  krane logs dep_01hf7yat0060rk4csm6mv3ee1s --region local/north";
+  krane logs dep_01hf7yat0060rk4csm6mv3ee1s --region local/eu";
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]

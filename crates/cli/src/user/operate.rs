@@ -8,6 +8,7 @@ use super::{
     End, Session,
     access::Access,
     client::{self, Content},
+    door,
     get::{Shown, list, show},
     kind::{Kind, cell},
     output::{self, Format, confirm, print, say},
@@ -178,18 +179,37 @@ impl Tokens {
 
 const ROUTES_EXAMPLES: &str = "Examples:
   krane routes
-  krane routes -o wide";
+  krane routes -o wide
+  krane routes --curl";
 
 #[derive(Args)]
 #[command(after_help = ROUTES_EXAMPLES)]
 pub(crate) struct Routes {
+    /// Print a request for each hostname and region instead
+    #[arg(long)]
+    curl: bool,
     #[command(flatten)]
     table: Table,
 }
 
 impl Routes {
     pub(super) async fn run(self, session: &Session) -> anyhow::Result<End> {
-        self.table.print(session, "route", &[]).await
+        if !self.curl {
+            return self.table.print(session, "route", &[]).await;
+        }
+        let (client, entry) = self.table.access.open(session)?;
+        let (routes, sentinels) =
+            (list(&client, "/v1/routes", &[]).await?, list(&client, "/v1/sentinels", &[]).await?);
+        let tries = door::tries(&entry, &routes, &sentinels);
+        let all = json!({ "data": tries.iter().map(door::Try::json).collect::<Vec<_>>() });
+        print(&match self.table.output {
+            Format::Json => output::json(&all)?,
+            Format::Yaml => output::yaml(&all)?,
+            Format::Name | Format::Table | Format::Wide => {
+                tries.iter().map(|one| format!("{}\n", one.line())).collect::<Vec<_>>().concat()
+            }
+        })?;
+        Ok(End::Done)
     }
 }
 

@@ -40,7 +40,7 @@ impl Where {
 }
 
 /// The one thing of that name.
-async fn only(
+pub(crate) async fn only(
     client: &Client,
     what: &str,
     path: &str,

@@ -1,12 +1,13 @@
 //! `krane login` and `krane context`: which control planes there are, and which one is meant.
 
 use std::{
-    io::{self, IsTerminal as _, Read as _},
+    io::{self, IsTerminal as _, Read as _, Write as _},
     path::PathBuf,
 };
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use super::{
     End, Session,
@@ -103,14 +104,36 @@ impl Login {
 fn read_token() -> anyhow::Result<String> {
     let mut token = String::new();
     if io::stdin().is_terminal() {
-        say("token: ");
+        let _silence = Silence::begin()?;
+        write!(io::stderr().lock(), "token (it is not shown): ")?;
         io::stdin().read_line(&mut token)?;
+        say("");
     } else {
         io::stdin().take(4096).read_to_string(&mut token).context("the token cannot be read")?;
     }
     let token = token.trim().to_owned();
     anyhow::ensure!(!token.is_empty(), "there is no token: pipe it in, or set KRANE_TOKEN");
     Ok(token)
+}
+
+/// A terminal that does not show what is typed, until this goes.
+struct Silence(Termios);
+
+impl Silence {
+    fn begin() -> anyhow::Result<Silence> {
+        let before = tcgetattr(io::stdin()).context("the terminal does not say how it is set")?;
+        let mut silent = before.clone();
+        silent.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(io::stdin(), OptionalActions::Now, &silent).context("the terminal cannot be silenced")?;
+        Ok(Silence(before))
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        // Nobody is left to tell that it stays silent.
+        let _told = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
+    }
 }
 
 impl ContextCommand {

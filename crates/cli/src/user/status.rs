@@ -7,6 +7,8 @@ use super::{
     End, Session,
     access::Access,
     client,
+    context::Entry,
+    door,
     follow::{Goal, follow, lines},
     get::list,
     kind::{Kind, cell},
@@ -35,17 +37,17 @@ pub(crate) struct Status {
 
 /// What is shown at a glance: a title, and what of which kind.
 const GLANCE: &[(&str, &str)] = &[("CLUSTERS", "cluster"), ("DEPLOYMENTS", "deployment")];
-/// Deployments that are shown at a glance.
+/// Lines of one section at a glance.
 const NEWEST: usize = 10;
 
 impl Status {
     pub(super) async fn run(self, session: &Session) -> anyhow::Result<End> {
-        let (client, _) = self.access.open(session)?;
+        let (client, entry) = self.access.open(session)?;
         let Some(id) = &self.id else {
-            return self.glance(&client, session.paint).await;
+            return self.glance(&client, &entry, session.paint).await;
         };
         if self.follow {
-            return follow(&client, session, id, Goal::Ready).await;
+            return follow((&client, &entry), session, id, (Goal::Ready, None)).await;
         }
         let detail = client.get(&format!("/v1/deployments/{}", client::encode(id))).await?;
         print(&match self.output {
@@ -53,13 +55,16 @@ impl Status {
             Format::Yaml => output::yaml(&detail)?,
             Format::Name => format!("{}\n", cell(detail.get("id"))),
             Format::Table | Format::Wide => {
-                format!("{}\n", lines(&detail, session.paint.printed()).join("\n"))
+                let tries = door::to_deployment(&client, &entry, &detail).await?;
+                let tries = tries.iter().map(|one| format!("  {}", one.line()));
+                let shown = lines(&detail, session.paint.printed()).into_iter().chain(tries);
+                format!("{}\n", shown.collect::<Vec<_>>().join("\n"))
             }
         })?;
         Ok(End::Done)
     }
 
-    async fn glance(&self, client: &client::Client, paint: Paint) -> anyhow::Result<End> {
+    async fn glance(&self, client: &client::Client, entry: &Entry, paint: Paint) -> anyhow::Result<End> {
         let mut whole = json!({});
         let mut text = String::new();
         for (title, name) in GLANCE {
@@ -77,6 +82,14 @@ impl Status {
             text += &output::table(&kind.titles(self.output == Format::Wide), &rows);
             text += "\n";
             whole[kind.plural] = Value::Array(items);
+        }
+        let tries = door::usual(client, entry).await?;
+        whole["requests"] = tries.iter().map(door::Try::json).collect();
+        if !tries.is_empty() {
+            text += &paint.data(Colour::Bold, "REQUESTS");
+            let lines: Vec<String> = tries.iter().take(NEWEST).map(door::Try::line).collect();
+            text += "\n";
+            text += &lines.join("\n");
         }
         print(&match self.output {
             Format::Json => output::json(&whole)?,

@@ -5,6 +5,8 @@ use std::{fmt, io, time::Duration};
 use http::StatusCode;
 use serde_json::Value;
 
+use super::End;
+
 #[derive(Debug)]
 pub(crate) enum Trouble {
     /// Nobody is there.
@@ -29,6 +31,8 @@ pub(crate) struct Problem {
     detail: String,
     errors: Vec<FieldError>,
     request: Option<String>,
+    /// The control plane's, if it is not ours.
+    other_version: Option<String>,
 }
 
 #[derive(Debug)]
@@ -56,6 +60,7 @@ impl Problem {
             detail: text(value, "detail").or_else(|| text(value, "title")).unwrap_or_default(),
             errors: value["errors"].as_array().into_iter().flatten().map(error).collect(),
             request: text(value, "request_id"),
+            other_version: None,
         }
     }
 
@@ -75,10 +80,6 @@ impl Problem {
             "rate_limited" | "unavailable" | "in_progress" => "wait a moment and try again".to_owned(),
             "precondition_failed" => "somebody changed it meanwhile; look at it again, then try again".to_owned(),
             "not_found" => "look for what there is: krane get".to_owned(),
-            "method_not_allowed" | "unsupported_media_type" => format!(
-                "this krane is {}, and the control plane may be another version: krane check",
-                env!("CARGO_PKG_VERSION")
-            ),
             _ => return None,
         };
         Some(advice)
@@ -130,6 +131,14 @@ impl fmt::Display for Problem {
         if let Some(advice) = self.advice() {
             write!(f, "\n  {advice}")?;
         }
+        if let Some(other) = &self.other_version {
+            let own = env!("CARGO_PKG_VERSION");
+            write!(
+                f,
+                "\n  this krane is {own} and {} is {other}; use a krane of that version, or update the older of the two",
+                self.url
+            )?;
+        }
         match &self.request {
             Some(request) if self.status.is_server_error() => {
                 write!(f, "\n  request {request} has it in the server's log")
@@ -147,6 +156,34 @@ impl std::error::Error for Trouble {
 }
 
 impl Trouble {
+    /// How a command ends that met it.
+    pub(crate) fn end(&self) -> End {
+        match self {
+            Trouble::NoServer { .. }
+            | Trouble::Late { .. }
+            | Trouble::Broken { .. }
+            | Trouble::Stranger { .. } => End::NoServer,
+            Trouble::Refused(problem) => match problem.code.as_str() {
+                "unauthenticated" | "forbidden" => End::NotAllowed,
+                _ => End::Error,
+            },
+        }
+    }
+
+    /// Whether it could be that we speak of something that the control plane does not know, or not any more.
+    pub(super) fn may_be_another_version(&self) -> bool {
+        let statuses = [400, 404, 405, 415, 422].map(|status| StatusCode::from_u16(status).ok());
+        matches!(self, Trouble::Refused(problem) if statuses.contains(&Some(problem.status)))
+    }
+
+    /// The same, of a control plane of this version.
+    pub(super) fn of_version(mut self, version: String) -> Trouble {
+        if let Trouble::Refused(problem) = &mut self {
+            problem.other_version = Some(version).filter(|version| version != env!("CARGO_PKG_VERSION"));
+        }
+        self
+    }
+
     /// Whether it is a refusal with this code.
     pub(crate) fn is(&self, code: &str) -> bool {
         matches!(self, Trouble::Refused(problem) if problem.code == code)

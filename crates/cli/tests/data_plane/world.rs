@@ -10,8 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use control::seed;
-use serde_json::Value;
+use model::{
+    id::{DeploymentId, EnvironmentId, SentinelId},
+    name::Hostname,
+};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::database::Database;
@@ -24,8 +27,18 @@ pub struct World {
     agent: Role,
     database: Database,
     door: SocketAddr,
+    /// What was deployed.
+    pub sample: Sample,
     asked: Cell<u64>,
     home: TempDir,
+}
+
+/// One deployment of the sample, as the API says that it is.
+pub struct Sample {
+    pub environment: EnvironmentId,
+    pub deployment: DeploymentId,
+    pub sentinel: SentinelId,
+    pub hostname: Hostname,
 }
 
 /// A role of the binary that runs; it is killed with this.
@@ -54,7 +67,7 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) ->
 }
 
 impl World {
-    /// Writes the sample, starts everything, and waits until a request comes through.
+    /// Starts everything, deploys the sample through the API, and waits until a request comes through.
     pub fn begin(database: Database) -> World {
         let home = tempfile::tempdir().expect("a directory");
         let port = free_port();
@@ -72,7 +85,6 @@ impl World {
             let file = file.to_str().expect("UTF-8");
             said(&[&["control", "--config", file], arguments].concat())
         };
-        control(&["seed", "--sample", "--region", "local/eu", "--replicas", "2"]);
         let made = control(&["token", "create", "--kind", "agent", "--region", "local/eu", "--json"]);
         let made: Value = serde_json::from_str(&made).expect("JSON");
         let settings = format!(
@@ -87,8 +99,10 @@ impl World {
         fs::write(home.path().join("agent.toml"), settings).expect("the settings");
         let control = Role::start("control", home.path());
         let agent = Role::start("agent", home.path());
-        let door = door(home.path());
-        let world = World { control: Some(control), agent, database, door, asked: Cell::new(0), home };
+        let sample = deploy(home.path(), port);
+        let door = door(home.path(), sample.sentinel);
+        let world =
+            World { control: Some(control), agent, database, door, sample, asked: Cell::new(0), home };
         eventually("a request comes through", || {
             let answer = world.get("/_unkey/internal/health/ready")?;
             if !answer.starts_with("HTTP/1.1 200 ") {
@@ -115,13 +129,13 @@ impl World {
 
     /// A request through the Service of the sentinels, to the sample.
     pub fn get(&self, path: &str) -> Result<String, String> {
-        self.get_with(path, &format!("Host: {}\r\n", seed::hostname()))
+        self.get_with(path, &format!("Host: {}\r\n", self.sample.hostname))
     }
 
     /// The same with these lines in its head, and the sample's host if they name none.
     pub fn get_with(&self, path: &str, lines: &str) -> Result<String, String> {
-        let host =
-            if lines.contains("Host: ") { String::new() } else { format!("Host: {}\r\n", seed::hostname()) };
+        let own = || format!("Host: {}\r\n", self.sample.hostname);
+        let host = if lines.contains("Host: ") { String::new() } else { own() };
         get(self.door, path, &format!("{host}{lines}"))
     }
 
@@ -278,9 +292,53 @@ fn get(address: SocketAddr, path: &str, lines: &str) -> Result<String, String> {
     if answer.is_empty() { Err("closed without an answer".to_owned()) } else { Ok(answer) }
 }
 
+/// Asks for the sample as a user would, in an environment that has one sentinel in a region.
+fn deploy(home: &Path, port: u16) -> Sample {
+    let token = fs::read_to_string(home.join("control/admin.token")).expect("the first token");
+    let ask = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_krane"))
+            .args(arguments)
+            .env("KRANE_URL", format!("http://127.0.0.1:{port}"))
+            .env("KRANE_TOKEN", token.trim())
+            .env("KRANE_CONTEXTS", home.join("contexts.json"))
+            .output()
+            .expect("the binary runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.success() { Ok(String::from_utf8(output.stdout).expect("UTF-8")) } else { Err(said) }
+    };
+    let one = |arguments: &[&str]| -> Value {
+        let text = ask(&[arguments, &["-o", "json"]].concat()).unwrap_or_else(|said| panic!("{said}"));
+        let list: Value = serde_json::from_str(&text).expect("JSON");
+        list["data"][0].clone()
+    };
+    let document = home.join("app.yaml");
+    let text = json!({
+        "app": "sample/sample/hello", "environment": "preview", "image": "krane/sample:1",
+        "regions": ["local/eu"], "scaling": { "min": 2, "max": 2 }, "health": { "path": "/health" },
+    });
+    fs::write(&document, text.to_string()).expect("a document");
+    ask(&["create", "workspace", "sample"]).unwrap_or_else(|said| panic!("{said}"));
+    eventually("the agent is heard", || {
+        let clusters = one(&["get", "clusters"]);
+        if clusters["reachability"] == "reachable" { Ok(()) } else { Err(clusters.to_string()) }
+    });
+    ask(&["apply", "-f", document.to_str().expect("UTF-8")]).unwrap_or_else(|said| panic!("{said}"));
+    let (deployment, sentinel) = (one(&["get", "deployments"]), one(&["get", "sentinels"]));
+    let routes = ask(&["get", "routes", "-o", "json"]).expect("routes");
+    let routes: Value = serde_json::from_str(&routes).expect("JSON");
+    let route = routes["data"].as_array().into_iter().flatten().find(|it| it["follows"] == "environment");
+    let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("no text: {value}")).to_owned();
+    Sample {
+        environment: text(&deployment["environment_id"]).parse().expect("an id"),
+        deployment: text(&deployment["id"]).parse().expect("an id"),
+        sentinel: text(&sentinel["id"]).parse().expect("an id"),
+        hostname: text(&route.expect("a route")["hostname"]).parse().expect("a hostname"),
+    }
+}
+
 /// Where the Service of the sentinels is: the cluster writes it down.
-fn door(home: &Path) -> SocketAddr {
-    let name = format!("sentinel/{}:8040", seed::sentinel_id(0).kubernetes_name());
+fn door(home: &Path, sentinel: SentinelId) -> SocketAddr {
+    let name = format!("sentinel/{}:8040", sentinel.kubernetes_name());
     eventually("the sentinels have a Service", || {
         let text = fs::read_to_string(home.join("local/services.json")).map_err(|error| error.to_string())?;
         let doors: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
