@@ -71,6 +71,15 @@ static BENCHES: &[Example] = &[
         words: &["route_change"],
         programs: &["cli"],
     },
+    Example {
+        name: "first_request",
+        about: "krane dev on an empty directory, until a request is answered through each region's sentinel, ten times",
+        package: "cli",
+        target: "bench_first_request",
+        parts: &[],
+        words: &[],
+        programs: &["cli"],
+    },
     sentinel(
         "balance",
         &["balance"],

@@ -37,6 +37,15 @@ static RUNS: &[Example] = &[
         programs: &[],
     },
     Example {
+        name: "dev",
+        about: "krane dev for ten minutes without a request: what each process takes, and that nothing grows",
+        package: "cli",
+        target: "chaos_dev",
+        parts: &[],
+        words: &[],
+        programs: &["cli"],
+    },
+    Example {
         name: "agent",
         about: "an agent killed after each of its writes to a real API server: the next one finishes what it began",
         package: "harness",

@@ -1,4 +1,4 @@
-//! Clients that others made, which tests call our servers with: curl, and gRPC and WebSockets for Python.
+//! Programs that others made, which tests use as people do: curl, a terminal (tmux), and gRPC and WebSockets for Python.
 
 use std::process::{Command, Stdio};
 
@@ -15,18 +15,20 @@ const PYTHONS: [&str; 2] = ["python3", "/usr/bin/python3"];
 
 /// Installs what is missing, and says how tests find it.
 pub(crate) fn ensure_installed() -> Result<Vec<(String, String)>> {
-    if !has_curl() || find_python().is_none() {
+    if !runs("curl", "--version") || !runs("tmux", "-V") || find_python().is_none() {
         if !debian::can_install() {
             bail!(
-                "tests need curl, and a Python with the modules grpc and websockets: for example \
-                 `apt-get install curl python3-grpcio python3-websockets` as root"
+                "tests need curl, tmux, and a Python with the modules grpc and websockets: for example \
+                 `apt-get install curl tmux python3-grpcio python3-websockets` as root"
             );
         }
         eprintln!("xtask: clients are missing; installing Debian's packages");
         debian::update()?;
-        debian::install(&["curl", "python3-grpcio", "python3-websockets"])?;
+        debian::install(&["curl", "tmux", "python3-grpcio", "python3-websockets"])?;
     }
-    ensure!(has_curl(), "curl was installed, but does not run");
+    for (program, flag) in [("curl", "--version"), ("tmux", "-V")] {
+        ensure!(runs(program, flag), "{program} was installed, but does not run");
+    }
     let Some((python, version)) = find_python() else {
         bail!("gRPC and WebSockets for Python were installed, but none of {} has both", PYTHONS.join(", "))
     };
@@ -34,9 +36,9 @@ pub(crate) fn ensure_installed() -> Result<Vec<(String, String)>> {
     Ok(vec![(ENV.to_owned(), python.to_owned())])
 }
 
-fn has_curl() -> bool {
-    let curl = Command::new("curl").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    curl.is_ok_and(|status| status.success())
+fn runs(program: &str, flag: &str) -> bool {
+    let asked = Command::new(program).arg(flag).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    asked.is_ok_and(|status| status.success())
 }
 
 /// A Python that has both, and gRPC's version.
