@@ -148,12 +148,6 @@ impl Log {
         clock - self.base - self.by_version.range(self.base + 1..=clock).count() as u64
     }
 
-    /// Whether a number in between is nobody's: a removal whose writer never learned of it, and that was pruned
-    /// before anybody read it.
-    fn may_hide_a_grave(&self, after: u64, floor: u64) -> bool {
-        after < floor && (self.by_version.range(after + 1..=floor).count() as u64) < floor - after
-    }
-
     /// The latest change of a row up to a version.
     fn latest(&self, row: &Row, upto: u64) -> Option<(u64, bool)> {
         let history = self.by_row.get(row)?;
@@ -163,7 +157,9 @@ impl Log {
 
 /// Replays one reader against the log; `asked` says which rows its stream may show.
 pub fn check(log: &Log, records: &[Record], asked: impl Fn(&str) -> bool) -> (Table, Vec<Fault>) {
-    let mut replay = Replay { log, asked, table: Table::default(), saved: Vec::new(), faults: Vec::new() };
+    let numbers = log.by_version.keys().copied().collect();
+    let (table, saved, faults) = (Table::default(), Vec::new(), Vec::new());
+    let mut replay = Replay { log, numbers, asked, table, saved, faults };
     for (nth, record) in records.iter().enumerate() {
         let (cursor, sound) = (replay.table.cursor, replay.faults.is_empty());
         match record {
@@ -192,6 +188,8 @@ fn tell(log: &Log, records: &[Record], nth: usize, cursor: u64, fault: &Fault) {
 
 struct Replay<'a, F> {
     log: &'a Log,
+    /// Every number that is somebody's, in order: they are counted for every row of every picture of all there is.
+    numbers: Vec<u64>,
     asked: F,
     table: Table,
     saved: Vec<Table>,
@@ -258,6 +256,9 @@ impl<F: Fn(&str) -> bool> Replay<'_, F> {
         self.table = Table { rows: given.items.iter().map(take).collect(), cursor: given.version };
         let oldest_event = given.items.iter().find(|item| is_event(&item.row)).map_or(0, |item| item.version);
         for row in self.log.by_row.keys() {
+            if !(self.asked)(row) {
+                continue;
+            }
             let Some((version, gone)) = self.log.latest(row, given.version) else { continue };
             if is_event(row) && version < oldest_event {
                 // A log is kept only so far back.
@@ -269,11 +270,18 @@ impl<F: Fn(&str) -> bool> Replay<'_, F> {
                 }
                 continue;
             }
-            if !self.table.rows.contains_key(row) && self.log.may_hide_a_grave(version, given.floor) {
+            if !self.table.rows.contains_key(row) && self.may_hide_a_grave(version, given.floor) {
                 continue;
             }
             self.check_held(row, given.version, given.version);
         }
+    }
+
+    /// Whether a number in between is nobody's: a removal whose writer never learned of it, and that was pruned
+    /// before anybody read it.
+    fn may_hide_a_grave(&self, after: u64, floor: u64) -> bool {
+        let upto = |version: u64| self.numbers.partition_point(|number| *number <= version);
+        after < floor && ((upto(floor) - upto(after)) as u64) < floor - after
     }
 
     fn check_held(&mut self, row: &Row, position: u64, cursor: u64) {
